@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vademecum.cli.indexing import scope_root
-from vademecum.cli.output.printing import MARKS, Answer, command, counted, json_option, paint
+from vademecum.cli.output.printing import MARKS, CommandResult, command, counted, json_option, paint
 from vademecum.cli.output.skill_text import problem_line
 from vademecum.config import ScanSettings, load_config
 from vademecum.context import Context
@@ -30,7 +30,7 @@ from vademecum.skill.validate import Validation, validate_skill
 @click.option(
     "--lenient", is_flag=True, help="Report what lenient reading repairs as a warning, not an error."
 )
-def validate_command(*, paths: tuple[str, ...], lenient: bool) -> Answer:
+def validate_command(*, paths: tuple[str, ...], lenient: bool) -> CommandResult:
     """Check skills against the specification.
 
     PATH is the directory of a skill, its SKILL.md, or a directory of skills (default: the skills of this
@@ -54,7 +54,9 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool) -> Answer:
         lines = settings.security.max_skill_body_lines
         verdicts += [validate_skill(place, reading=reading, max_body_lines=lines) for place in places]
         verdicts += unreachable
-    return Answer(verdicts, _verdict_lines(verdicts), 0 if all(verdict.valid for verdict in verdicts) else 1)
+    return CommandResult(
+        verdicts, _verdict_lines(verdicts), 0 if all(verdict.valid for verdict in verdicts) else 1
+    )
 
 
 def _verdict_lines(verdicts: list[Validation]) -> Iterator[str]:
@@ -110,7 +112,7 @@ def new_command(
     template = (BUILTIN_ROOT / "skill-author/assets/template/SKILL.md").read_text("utf-8")
     made = write_skill(place, name, template=template, description=description)
     document = {"path": made, "name": name, "valid": validate_skill(made).valid}
-    Answer(document, _made_lines(made, context)).print(as_json=as_json)
+    CommandResult(document, _made_lines(made, context)).print(as_json=as_json)
 
 
 def _made_lines(made: Path, context: Context) -> Iterator[str]:

@@ -10,7 +10,7 @@ import click
 
 from vademecum.cli.checks import HealthCheck, checks_of_files, checks_of_place
 from vademecum.cli.indexing import IndexWords, index_options
-from vademecum.cli.output.printing import MARKS, Answer, ProgressBar, command, counted, paint
+from vademecum.cli.output.printing import MARKS, CommandResult, ProgressBar, command, counted, paint
 from vademecum.cli.output.skill_text import problem_line, remark
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -34,10 +34,10 @@ _REASONS = {
 @command("roots")
 @click.option("--all", "absent_too", is_flag=True, help="Include default roots that do not exist.")
 @index_options
-def roots_command(*, absent_too: bool, **words: Any) -> Answer:
+def roots_command(*, absent_too: bool, **words: Any) -> CommandResult:
     """List the directories that are searched for skills, highest priority first."""
     report = IndexWords(**words).build().report
-    return Answer({"roots": report.roots}, _root_lines(report, absent_too=absent_too))
+    return CommandResult({"roots": report.roots}, _root_lines(report, absent_too=absent_too))
 
 
 def _root_lines(report: Report, *, absent_too: bool) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _root_lines(report: Report, *, absent_too: bool) -> Iterator[str]:
 @command("refresh")
 @click.option("--environments", is_flag=True, help="Also delete the package environments of scripts.")
 @index_options
-def refresh_command(*, environments: bool, **words: Any) -> Answer:
+def refresh_command(*, environments: bool, **words: Any) -> CommandResult:
     """Rebuild the index cache: read the metadata of every skill again, and list MCP sources again."""
     context = Context.current()
     for source in added_sources(context):
@@ -73,7 +73,7 @@ def refresh_command(*, environments: bool, **words: Any) -> Answer:
     if environments:
         removed = document["environments"] = Environments(context).clear()
         lines.append(f"Removed {counted(removed.number, 'environment')}, {removed.bytes / 1e6:,.1f} MB")
-    return Answer(document, lines)
+    return CommandResult(document, lines)
 
 
 @command("doctor")
@@ -86,7 +86,7 @@ def refresh_command(*, environments: bool, **words: Any) -> Answer:
     help="Also call the model once, by default the configured one, and say what works.",
 )
 @index_options
-def doctor_command(*, model: str | None, **words: Any) -> Answer:
+def doctor_command(*, model: str | None, **words: Any) -> CommandResult:
     """Find problems in this installation and project, and print how to fix each.
 
     Exit code 1: there are problems.
@@ -112,7 +112,7 @@ def doctor_command(*, model: str | None, **words: Any) -> Answer:
         "report": report,
         "environments": usage,
     }
-    return Answer(document, _doctor_lines(found, index), 0 if healthy else 1)
+    return CommandResult(document, _doctor_lines(found, index), 0 if healthy else 1)
 
 
 def _doctor_lines(found: list[HealthCheck], index: SkillIndex | None) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import IndexWords, complete_assets, index_options, name_argument, source_option
-from vademecum.cli.output.printing import Answer, ProgressBar, command, raised, yes_option
+from vademecum.cli.output.printing import CommandResult, ProgressBar, command, raised, yes_option
 from vademecum.skill.text import escaped_lines, visible
 
 
@@ -18,7 +18,7 @@ from vademecum.skill.text import escaped_lines, visible
 )
 @click.option("--explain", is_flag=True, help="Show the words that matched, where, and through what.")
 @index_options
-def search_command(*, query: str, number: int, explain: bool, **words: Any) -> Answer:
+def search_command(*, query: str, number: int, explain: bool, **words: Any) -> CommandResult:
     """Find the skills that fit a request, best first."""
     from vademecum.cli.output.skill_text import finding_lines
     from vademecum.search.finder import Finder
@@ -38,7 +38,7 @@ def search_command(*, query: str, number: int, explain: bool, **words: Any) -> A
     note = "No skill clearly fits; these are the nearest. Try other words."
     unsure = found.hits and not found.fits
     told = [f"{note} ({found.confidence:.0%} sure of the first)"] if unsure else []
-    return Answer(printed, finding_lines(found, matches), told=told)
+    return CommandResult(printed, finding_lines(found, matches), told=told)
 
 
 @command("show")
@@ -56,7 +56,7 @@ def search_command(*, query: str, number: int, explain: bool, **words: Any) -> A
 @index_options
 def show_command(  # noqa: PLR0913 - one for each option
     *, name: str, source: str | None, asset: str | None, section: str, truncate: bool, yes: bool, **words: Any
-) -> Answer:
+) -> CommandResult:
     """Show what a model gets: the body of a skill, or one of its files."""
     from vademecum.cli.approving import approver_for
     from vademecum.session.base import BodyLimits
@@ -75,13 +75,13 @@ def show_command(  # noqa: PLR0913 - one for each option
         loaded = session.show(name, source=source or "", section=section)
     else:
         loaded = raised(session.call(LoadSkillAsset(name, asset, section, source or "")))
-    return Answer({"text": loaded.text, "report": loaded.report}, [escaped_lines(loaded.text)])
+    return CommandResult({"text": loaded.text, "report": loaded.report}, [escaped_lines(loaded.text)])
 
 
 @command("schema")
 @click.argument("dialect", type=click.Choice(["openai", "anthropic", "mcp"]))
-def schema_command(*, dialect: Any) -> Answer:
+def schema_command(*, dialect: Any) -> CommandResult:
     """Print the tools that give skills to a model, as that API wants them."""
     from vademecum.session.schemas import schemas
 
-    return Answer(schemas(dialect))
+    return CommandResult(schemas(dialect))

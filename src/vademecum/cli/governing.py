@@ -15,7 +15,7 @@ import click
 
 from vademecum.cli.indexing import complete_runs, repeatable
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, command, counted
+from vademecum.cli.output.printing import CommandResult, command, counted
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
@@ -63,7 +63,7 @@ govern_command = group(
 
 @command("lint", govern_command)
 @click.argument("charters", nargs=-1, required=True, type=click.Path())
-def lint_command(*, charters: tuple[str, ...]) -> Answer:
+def lint_command(*, charters: tuple[str, ...]) -> CommandResult:
     """Read charters and list every problem with its line.
 
     Exit code 1: a charter has errors. Exit code 4: a charter does not exist.
@@ -78,7 +78,7 @@ def lint_command(*, charters: tuple[str, ...]) -> Answer:
         lines.append(f"{_SIGNS[linted.valid]} {visible(path)} {verdict}, {counted(linted.skills, 'skill')}")
     codes = {problem.code for linted in found.values() for problem in linted.problems}
     code = 4 if "no-charter" in codes else 0 if all(linted.valid for linted in found.values()) else 1
-    return Answer([{"path": path, **linted.to_json()} for path, linted in found.items()], lines, code)
+    return CommandResult([{"path": path, **linted.to_json()} for path, linted in found.items()], lines, code)
 
 
 def _linted(path: str) -> Linted:
@@ -93,7 +93,7 @@ def _linted(path: str) -> Linted:
 @_CHARTER
 @click.argument("skill")
 @_agent_options
-def check_command(*, charter: str, skill: str, **words: Any) -> Answer:
+def check_command(*, charter: str, skill: str, **words: Any) -> CommandResult:
     """Check whether an agent may do SKILL now. Exit code 3: it may not."""
     held, (actor, said, around) = load_charter(charter), _asked(**words)
     result, possible = held.check(skill, actor, said, **around), held.feasible(actor, **around)
@@ -102,7 +102,9 @@ def check_command(*, charter: str, skill: str, **words: Any) -> Answer:
     if not result:
         lines += [f"  {reason.code}: {visible(reason.message)}" for reason in result.reasons]
         lines.append(f"  possible now: {visible(', '.join(possible)) or 'nothing'}")
-    return Answer({"skill_id": skill, **result.to_json(), "feasible": possible}, lines, 0 if result else 3)
+    return CommandResult(
+        {"skill_id": skill, **result.to_json(), "feasible": possible}, lines, 0 if result else 3
+    )
 
 
 @command("explain", govern_command)
@@ -115,7 +117,7 @@ def check_command(*, charter: str, skill: str, **words: Any) -> Answer:
 )
 def explain_command(
     *, charter: str, skill: str | None, event: int | None, run_id: str | None, **words: Any
-) -> Answer:
+) -> CommandResult:
     """Explain each check: what was found, and what is required. Exit code 3: the intent is denied.
 
     With --event, explain a recorded intent from the values in the record.
@@ -135,7 +137,7 @@ def explain_command(
         about = f"{actor.id} ({actor.type}) wants {skill} at step {around['step']}"
     denied = any(stage.holds is False for stage in stages)
     lines = [visible(about), *_lines_of(stages), "denied" if denied else "allowed"]
-    return Answer({"about": about, "allowed": not denied, "stages": stages}, lines, 3 if denied else 0)
+    return CommandResult({"about": about, "allowed": not denied, "stages": stages}, lines, 3 if denied else 0)
 
 
 def _lines_of(stages: list[Stage]) -> Iterator[str]:
@@ -218,7 +220,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     model: str | None,
     page: str | None,
     no_record: bool,
-) -> Answer:
+) -> CommandResult:
     """Run a simulation twice: with its charter enforced, and in shadow mode.
 
     DIRECTORY contains a skill_registry.yaml and a simulation.py, whose code is run. The same seed gives
@@ -245,7 +247,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     write_atomic(report, report_of(f"Simulation: {name}", about, runs).encode("utf-8"))
     whole = {"charter": charter.digest, "run_id": run_id, "report": report, "runs": runs}
     record = f"   record: vade runs replay {run_id}" if run_id else ""
-    return Answer(whole, [about, *_table(runs, figure), f"report: {report}{record}"])
+    return CommandResult(whole, [about, *_table(runs, figure), f"report: {report}{record}"])
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import ClassVar
 import click
 
 from vademecum import errors
-from vademecum.cli.output.printing import Answer, command, json_option
+from vademecum.cli.output.printing import CommandResult, command, json_option
 from vademecum.errors import VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.skill.text import visible
@@ -165,14 +165,14 @@ def vade(context: click.Context, *, debug: bool, as_json: bool) -> None:  # noqa
     """
     command = context.invoked_subcommand
     if command is None:
-        Answer({"help": context.get_help()}, [context.get_help()]).print(as_json=as_json)
+        CommandResult({"help": context.get_help()}, [context.get_help()]).print(as_json=as_json)
     elif as_json:
         raise click.UsageError(f"--json goes behind the command: vade {command} … --json", context)
 
 
 @command("help")
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
-def help_command(*, words: tuple[str, ...]) -> Answer:
+def help_command(*, words: tuple[str, ...]) -> CommandResult:
     """Print the help of a command, such as: vade help run."""
     context = click.Context(vade, info_name="vade", **vade.context_settings)
     for word in words:
@@ -182,7 +182,7 @@ def help_command(*, words: tuple[str, ...]) -> Answer:
         name, command, _ = group.resolve_command(context, [word])
         assert command is not None  # an unknown word raised a usage error
         context = click.Context(command, info_name=name, parent=context)
-    return Answer({"help": context.get_help()}, [context.get_help()])
+    return CommandResult({"help": context.get_help()}, [context.get_help()])
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import click
 from vademecum.cli.approving import known_agent
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, command, counted, json_option, print_json
+from vademecum.cli.output.printing import CommandResult, command, counted, json_option, print_json
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
@@ -109,7 +109,7 @@ source_command = group("source", "Use the skills of MCP servers.")
     "--mcp", "address", required=True, metavar="COMMAND|URL", help="How to start or reach the server."
 )
 @click.option("--token", "has_token", is_flag=True, help="Ask for a bearer token and keep it as a secret.")
-def add_command(*, name: str, address: str, has_token: bool) -> Answer:
+def add_command(*, name: str, address: str, has_token: bool) -> CommandResult:
     """Add an MCP server under a name, and list its skills. Nothing else is read from it.
 
     Its skills have the source mcp:NAME. A skill of your own with the same name goes first.
@@ -121,16 +121,16 @@ def add_command(*, name: str, address: str, has_token: bool) -> Answer:
         token = sys.stdin.read().strip()
     source = McpSource(name, Context.current())
     source.add(address, token=token)
-    return Answer(source, _lines(source))
+    return CommandResult(source, _lines(source))
 
 
 @command("list", source_command)
-def list_command() -> Answer:
+def list_command() -> CommandResult:
     """List the servers and the number of their skills; vade refresh asks them again."""
     found = sources(Context.current())
     lines = [line for source in found for line in _lines(source)]
     none = ["No sources. Add one: vade source add NAME --mcp 'COMMAND or URL'"]
-    return Answer({"sources": found}, lines or none)
+    return CommandResult({"sources": found}, lines or none)
 
 
 def _lines(source: McpSource) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _lines(source: McpSource) -> Iterator[str]:
 
 @command("remove", source_command)
 @click.argument("name")
-def remove_command(*, name: str) -> Answer:
+def remove_command(*, name: str) -> CommandResult:
     """Remove a server and its token. Installed copies of its skills stay."""
     McpSource(name, Context.current()).remove()
-    return Answer({"removed": name}, [f"Removed mcp:{name}"])
+    return CommandResult({"removed": name}, [f"Removed mcp:{name}"])

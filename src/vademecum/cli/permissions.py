@@ -10,7 +10,7 @@ import click
 from vademecum.cli.approving import agent_option, known_agent
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, command, counted
+from vademecum.cli.output.printing import CommandResult, command, counted
 from vademecum.config import PERMISSIONS, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
@@ -34,7 +34,7 @@ permissions_command = group(
 @index_options
 def explain_command(
     *, permission: str, resources: tuple[str, ...], agent: str, origin: Any, **words: Any
-) -> Answer:
+) -> CommandResult:
     """Say what would happen to a request, because of which rule, and what would allow it.
 
     PERMISSION is skill, resource, script, command, tool, read, write, delete, network, private-network,
@@ -65,13 +65,13 @@ def explain_command(
     lines = [said(request, decision)]
     if decision.effect is Effect.ASK:
         lines += [f"answer {grant.id} is remembered for it, for the skill as it was then" for grant in grants]
-    return Answer(
+    return CommandResult(
         {**decision.to_json(), "remembered": grants}, lines, 0 if decision.effect is Effect.ALLOW else 3
     )
 
 
 @command("list", permissions_command)
-def list_command() -> Answer:
+def list_command() -> CommandResult:
     """List the answers that are remembered."""
     found = Grants(grants_file(Context.current())).all()
     lines = []
@@ -79,21 +79,21 @@ def list_command() -> Answer:
         day = time.strftime("%Y-%m-%d", time.localtime(grant.created))
         where = f"in {visible(grant.project)}" if grant.project else "everywhere"
         lines.append(f"{grant.id}  {grant.permission} {visible(grant.resource)}  {where}, since {day}")
-    return Answer({"grants": found}, [*lines, counted(len(found), "remembered answer")])
+    return CommandResult({"grants": found}, [*lines, counted(len(found), "remembered answer")])
 
 
 @command("revoke", permissions_command)
 @click.argument("number", type=int)
-def revoke_command(*, number: int) -> Answer:
+def revoke_command(*, number: int) -> CommandResult:
     """Forget one remembered answer, by its number in the list."""
     if not Grants(grants_file(Context.current())).revoke(number):
         raise SkillNotFound(f"There is no remembered answer {number}: `vade permissions list` shows them.")
-    return Answer({"revoked": number}, [f"Forgotten: {number}"])
+    return CommandResult({"revoked": number}, [f"Forgotten: {number}"])
 
 
 @command("trust")
 @click.option("--remove", is_flag=True, help="Withdraw the trust.")
-def trust_command(*, remove: bool) -> Answer:
+def trust_command(*, remove: bool) -> CommandResult:
     """Let this project's configuration allow things, as it is now; a change asks for trust again."""
     context = Context.current()
     config = load_config(context)
@@ -108,4 +108,4 @@ def trust_command(*, remove: bool) -> Answer:
     rules = [f"{rule.effect} {rule.permission} {rule.pattern}" for rule in config.loosening]
     lines = [f"{'No longer trusted' if remove else 'Trusted'}: {visible(str(file))}"]
     lines += [f"  {visible(rule)}" for rule in rules]
-    return Answer({"file": file, "trusted": not remove, "allows": rules}, lines)
+    return CommandResult({"file": file, "trusted": not remove, "allows": rules}, lines)

@@ -29,7 +29,7 @@ from vademecum.cli.indexing import (
     repeatable,
     source_option,
 )
-from vademecum.cli.output.printing import Answer, RunProgress, counted, json_option, raised, yes_option
+from vademecum.cli.output.printing import CommandResult, RunProgress, counted, json_option, raised, yes_option
 from vademecum.config import LoadedConfig, PriceSettings, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -149,7 +149,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     told = [] if quiet else [_told(outcome, config.settings.model.prices.get(conversation.model.name))]
     if not quiet or out is not None:
         told += map(told_of, saved)
-    Answer({**outcome.to_json(), "outputs": saved}, lines, told=told).print(as_json=as_json)
+    CommandResult({**outcome.to_json(), "outputs": saved}, lines, told=told).print(as_json=as_json)
     if outcome.advice:
         click.echo(f"vade: it was refused: {visible(outcome.advice)}.", err=True)
     return _EXIT_REASONS.get(outcome.stop_reason) or _EXIT[outcome.status]
@@ -236,7 +236,7 @@ def exec_command(  # noqa: PLR0913 - one for each option
         printer.finish(result.files)
     about = {"run_id": record.run_id, "text": result.text, **result.facts}
     told = [*_remarks(result, record.place), *map(told_of, saved)]
-    Answer({**about, "files": result.files, "outputs": saved}, (), told=told).print(as_json=as_json)
+    CommandResult({**about, "files": result.files, "outputs": saved}, (), told=told).print(as_json=as_json)
     failed = any(each.problem for each in saved)
     return 0 if result.facts["exit_code"] == 0 and not failed else 1
 

@@ -11,7 +11,7 @@ import click
 
 from vademecum.cli.indexing import IndexWords, complete_runs, index_options, out_option
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, command, counted, paint
+from vademecum.cli.output.printing import CommandResult, command, counted, paint
 from vademecum.cli.output.skill_text import terminal_width, wrapped
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
@@ -41,7 +41,7 @@ _run_argument = click.argument("run_id", required=False, shell_complete=complete
 
 @command("list", runs_command)
 @click.option("-n", "number", type=click.IntRange(1, 10_000), default=20, show_default=True)
-def list_command(*, number: int) -> Answer:
+def list_command(*, number: int) -> CommandResult:
     """List the latest runs."""
     directory = runs_directory(Context.current())
     found = [_read(directory, run_id) for run_id in run_ids(directory)[-number:]]
@@ -49,7 +49,7 @@ def list_command(*, number: int) -> Answer:
         {"run_id": run.run_id, "status": run.status, "request": run.request, "seconds": run.seconds}
         for run in found
     ]
-    return Answer({"runs": rows}, map(_row, found) if found else ['No runs yet: vade run "…"'])
+    return CommandResult({"runs": rows}, map(_row, found) if found else ['No runs yet: vade run "…"'])
 
 
 def _row(run: PastRun) -> str:
@@ -63,7 +63,7 @@ def _row(run: PastRun) -> str:
 @command("show", runs_command)
 @_run_argument
 @click.option("--html", "page", type=click.Path(dir_okay=False), metavar="FILE", help="Write HTML instead.")
-def show_command(*, run_id: str | None, page: str | None) -> Answer:
+def show_command(*, run_id: str | None, page: str | None) -> CommandResult:
     """Show one run step by step (default: the latest)."""
     directory = runs_directory(Context.current())
     run = read_run(directory, run_id or _latest(directory))
@@ -78,7 +78,7 @@ def show_command(*, run_id: str | None, page: str | None) -> Answer:
             write_atomic(Path(page), run_page(run).encode("utf-8", "replace"))
         lines = iter([f"Wrote {page}"])
     events = [{"n": e.number, "time": e.time, "type": e.type, **e.data} for e in run.events]
-    return Answer({"run_id": run.run_id, "status": run.status, "events": events}, lines)
+    return CommandResult({"run_id": run.run_id, "status": run.status, "events": events}, lines)
 
 
 def _timeline(run: PastRun) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _timeline(run: PastRun) -> Iterator[str]:
 @command("replay", runs_command)
 @_run_argument
 @index_options
-def replay_command(*, run_id: str | None, **words: Any) -> Answer:
+def replay_command(*, run_id: str | None, **words: Any) -> CommandResult:
     """Repeat the actions of a run without a model and list what would differ now.
 
     Exit code 1: something differs.
@@ -119,7 +119,7 @@ def replay_command(*, run_id: str | None, **words: Any) -> Answer:
     lines.append(
         f"{run.run_id}: {counted(compared, 'step')} compared, {len(found) or 'none'} would differ now"
     )
-    return Answer(
+    return CommandResult(
         {"run_id": run.run_id, "compared": compared, "differences": found}, lines, 1 if found else 0
     )
 
@@ -127,7 +127,7 @@ def replay_command(*, run_id: str | None, **words: Any) -> Answer:
 @command("outputs", runs_command)
 @_run_argument
 @out_option
-def outputs_command(*, run_id: str | None, out: str | None) -> Answer:
+def outputs_command(*, run_id: str | None, out: str | None) -> CommandResult:
     """List or copy the output files of a run (default: the latest run that has any)."""
     from vademecum.cli.running import reachable_for, save_outputs, told_of
     from vademecum.session.base import Place
@@ -148,12 +148,12 @@ def outputs_command(*, run_id: str | None, out: str | None) -> Answer:
     saved = save_outputs(session, outputs, out)
     lines = [] if saved else [f"{run.run_id} has no output files"]
     code = 1 if any(each.problem for each in saved) else 0
-    return Answer({"run_id": run.run_id, "outputs": saved}, lines, code, told=map(told_of, saved))
+    return CommandResult({"run_id": run.run_id, "outputs": saved}, lines, code, told=map(told_of, saved))
 
 
 @command("prune", runs_command)
 @click.option("--keep", type=click.IntRange(0), required=True, metavar="N", help="Number of runs to keep.")
-def prune_command(*, keep: int) -> Answer:
+def prune_command(*, keep: int) -> CommandResult:
     """Delete all records except those of the latest runs."""
     directory = runs_directory(Context.current())
     check_place(directory)
@@ -161,7 +161,7 @@ def prune_command(*, keep: int) -> Answer:
     gone = known[: len(known) - keep] if keep else known
     for run_id in gone:
         shutil.rmtree(directory / run_id)
-    return Answer({"deleted": gone}, [f"Deleted {counted(len(gone), 'run')}"])
+    return CommandResult({"deleted": gone}, [f"Deleted {counted(len(gone), 'run')}"])
 
 
 def _with_outputs(directory: Path) -> str:

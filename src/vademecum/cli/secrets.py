@@ -7,7 +7,7 @@ import sys
 import click
 
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import Answer, command, counted
+from vademecum.cli.output.printing import CommandResult, command, counted
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
 from vademecum.secret_store import MAX_VALUE_CHARS, SecretStore
@@ -24,7 +24,7 @@ models_option = click.option("--models", is_flag=True, help="For the models, suc
 @skill_option
 @models_option
 @click.pass_context
-def set_command(context: click.Context, *, name: str, skill: str | None, models: bool) -> Answer:
+def set_command(context: click.Context, *, name: str, skill: str | None, models: bool) -> CommandResult:
     """Keep a value for a skill's scripts or for the models.
 
     The value is typed at a prompt, without echo, or read from standard input. A script gets it as the
@@ -38,7 +38,7 @@ def set_command(context: click.Context, *, name: str, skill: str | None, models:
         raise ConfigError(f"{skill!r} is not the name of a skill: `vade list` shows the names.")
     stored = SecretStore(Context.current()).set(name, _value(name), skill=skill)
     where = "the system's keyring" if stored.place == "keyring" else "~/.agent/secrets.json"
-    return Answer(stored, [f"Kept {name} for {stored.purpose} in {where}"])
+    return CommandResult(stored, [f"Kept {name} for {stored.purpose} in {where}"])
 
 
 def _value(name: str) -> str:
@@ -52,18 +52,18 @@ def _value(name: str) -> str:
 
 
 @command("list", secrets_command)
-def list_command() -> Answer:
+def list_command() -> CommandResult:
     """List the names of the secrets and for whom they are kept; values are never shown."""
     found = SecretStore(Context.current()).list()
     lines = [f"{one.name}  {visible(f'for {one.purpose}, in the {one.place}')}" for one in found]
-    return Answer({"secrets": found}, [*lines, counted(len(found), "secret")])
+    return CommandResult({"secrets": found}, [*lines, counted(len(found), "secret")])
 
 
 @command("remove", secrets_command)
 @click.argument("name")
 @skill_option
 @models_option
-def remove_command(*, name: str, skill: str | None, models: bool) -> Answer:
+def remove_command(*, name: str, skill: str | None, models: bool) -> CommandResult:
     """Forget a secret: for one skill, for the models, or for all it is kept for."""
     if skill is not None and models:
         raise click.UsageError("Choose one of --skill and --models; with neither, all are removed.")
@@ -74,4 +74,4 @@ def remove_command(*, name: str, skill: str | None, models: bool) -> Answer:
     if not removed:
         raise SkillNotFound(f"There is no such secret {name!r}: `vade secrets list` shows them.")
     lines = [visible(f"Removed {one.name} for {one.purpose}") for one in removed]
-    return Answer({"removed": removed}, lines)
+    return CommandResult({"removed": removed}, lines)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import SOURCES, IndexWords, index_options, name_argument, source_option
-from vademecum.cli.output.printing import MAX_LISTED_FILES, Answer, command
+from vademecum.cli.output.printing import MAX_LISTED_FILES, CommandResult, command
 from vademecum.cli.output.skill_text import list_lines, skill_lines
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.files import read_capped
@@ -24,7 +24,7 @@ MAX_BODY_BYTES = 10 * 1024 * 1024
 @click.option("--source", type=SOURCES, help="Only skills of this source, including overridden ones.")
 @click.option("--all", "hidden_too", is_flag=True, help="Include skills that are not meant for people.")
 @index_options
-def list_command(*, source: Any, hidden_too: bool, **words: Any) -> Answer:
+def list_command(*, source: Any, hidden_too: bool, **words: Any) -> CommandResult:
     """List the skills that you can use here."""
     asked = IndexWords(**words)
     index = asked.build()
@@ -32,7 +32,7 @@ def list_command(*, source: Any, hidden_too: bool, **words: Any) -> Answer:
     shown = [skill for skill in chosen if hidden_too or skill.controls.user_invocable]
     doctor = f"vade doctor{asked.repeated()}"
     lines = list_lines(shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor)
-    return Answer({"skills": shown, "report": index.report, "hash": index.hash}, lines)
+    return CommandResult({"skills": shown, "report": index.report, "hash": index.hash}, lines)
 
 
 @command("inspect")
@@ -40,7 +40,7 @@ def list_command(*, source: Any, hidden_too: bool, **words: Any) -> Answer:
 @source_option
 @click.option("--show-body", is_flag=True, help="Also print the instructions.")
 @index_options
-def inspect_command(*, name: str, source: str | None, show_body: bool, **words: Any) -> Answer:
+def inspect_command(*, name: str, source: str | None, show_body: bool, **words: Any) -> CommandResult:
     """Print the metadata, files and problems of a skill.
 
     NAME may also be group/name, or the path of a directory. `vade show` prints the instructions.
@@ -58,7 +58,7 @@ def inspect_command(*, name: str, source: str | None, show_body: bool, **words: 
     }
     if show_body:
         found["body"] = _body(skill)
-    return Answer(found, skill_lines(skill, found))
+    return CommandResult(found, skill_lines(skill, found))
 
 
 def _files(skill: Skill) -> Iterator[dict[str, Any]]:

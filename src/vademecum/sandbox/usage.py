@@ -148,7 +148,7 @@ def _socket_bytes() -> int:
 class ControlGroup:
     """A group for one command of root; ``doors`` is the file that a process enters by writing its number.
 
-    For other users, and where there can be no group, there are no doors, and nothing happens.
+    For other users, and on systems without such groups, ``doors`` is empty and nothing is limited.
     """
 
     def __init__(self, processes: int) -> None:

@@ -237,27 +237,17 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
         texts = _shown_whole("the whole of it", call.argv, call.stdin)
         return "\n".join([f"run {shown_words(call.argv)}", *facts, *texts])
 
-    # An answer is for these words with this standard input, and for a program of the project as it is now.
-    own = sha256_of(program.words[0]) if not program.readable and _is_own(call.argv[0]) else ""
-    exact = repr((calls.said(call), own))
-    digest = hashlib.sha256(f"{own} {call.stdin}".encode()).hexdigest() if own or call.stdin else ""
-    act.settle(lines, about=about, exact=lambda: exact, digest=digest)
-    if own and sha256_of(program.words[0]) != own:
-        raise ToolRefused(CHANGED, code="changed")
+    _settle_command(act, call, lines, program, about)
     _check_unchanged(act, shown, inputs)
     _refuse_closed(act, changes)
-    bases = [Path(os.path.realpath(each.located.path)) for each in inputs]
-    hidden = tuple(base / name for base, each in zip(bases, inputs, strict=True) for name in each.hidden)
-    furnished = Furnished(
-        (), mounted=tuple(Mount(base, base) for base in bases), hidden=hidden, left_out=len(hidden)
-    )
+    named = {name: str(each.located.path) for name, each in made.items()}
     job = Job(
         title=shown_words(call.argv[:2]),
-        argv=(*program.words, *renamed(call.argv[1:], {name: str(made[name].located.path) for name in made})),
+        argv=(*program.words, *renamed(call.argv[1:], named)),
         directory=act.session.place.context.cwd,
         readable=program.readable,
         environment=_environment_of(act),
-        furnished=furnished,
+        furnished=_in_place(inputs),
         writable=changes.paths,
         stdin=call.stdin.encode() or None,
         limits=limits_of(act.session.place.config.execution),
@@ -269,6 +259,26 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
         finally:
             changed, refused = _sorted_changes(act, changes)
     return _with_changes(seen, changed, refused)
+
+
+def _settle_command(
+    act: Act, call: calls.RunCommand, lines: tuple[str, ...], program: Interpreter, about: Callable[[], str]
+) -> None:
+    """Ask about these words with this standard input, and about a program of the project as it is now."""
+    own = sha256_of(program.words[0]) if not program.readable and _is_own(call.argv[0]) else ""
+    exact = repr((calls.said(call), own))
+    digest = hashlib.sha256(f"{own} {call.stdin}".encode()).hexdigest() if own or call.stdin else ""
+    act.settle(lines, about=about, exact=lambda: exact, digest=digest)
+    if own and sha256_of(program.words[0]) != own:
+        raise ToolRefused(CHANGED, code="changed")
+
+
+def _in_place(inputs: Sequence[Input]) -> Furnished:
+    """Return the files and directories that a command reads where they are, without what the rules hide."""
+    bases = [Path(os.path.realpath(each.located.path)) for each in inputs]
+    hidden = tuple(base / name for base, each in zip(bases, inputs, strict=True) for name in each.hidden)
+    mounted = tuple(Mount(base, base) for base in bases)
+    return Furnished((), mounted=mounted, hidden=hidden, left_out=len(hidden))
 
 
 def _lines(argv: Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import click
 from rich.cells import cell_len
 
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import BAR_CHARS, Answer, StatusLine, command, counted, paint
+from vademecum.cli.output.printing import BAR_CHARS, CommandResult, StatusLine, command, counted, paint
 from vademecum.cli.output.skill_text import terminal_width
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
@@ -62,7 +62,7 @@ eval_command = group("eval", "Run cases against skills and models, and say what 
 @click.option(
     "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
 )
-def report_command(*, results: str | None, against: str | None, page: str | None) -> Answer:
+def report_command(*, results: str | None, against: str | None, page: str | None) -> CommandResult:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
     context = Context.current()
     evaluation = _evaluation(results, context)
@@ -76,7 +76,7 @@ def report_command(*, results: str | None, against: str | None, page: str | None
         with writable(Path(page)):
             runs = write_pages(evaluation, summary, Path(page).absolute())
         lines = iter([f"Wrote {page} and {counted(runs, 'page')} of runs"])
-    return Answer(texts.summary_document(evaluation, summary), lines)
+    return CommandResult(texts.summary_document(evaluation, summary), lines)
 
 
 @command("compare", eval_command)
@@ -87,7 +87,7 @@ def report_command(*, results: str | None, against: str | None, page: str | None
     type=click.Choice(["regression", "inconclusive"]),
     help="Exit code 1 when it got worse, or also when nothing is settled.",
 )
-def compare_command(*, old: str, new: str, fail_on: str | None) -> Answer:
+def compare_command(*, old: str, new: str, fail_on: str | None) -> CommandResult:
     """Compare two evaluations, OLD and NEW, case by case: directories of results, or names of suites.
 
     A regression is a difference whose interval is below zero, a case that passed every time and now fails
@@ -99,7 +99,7 @@ def compare_command(*, old: str, new: str, fail_on: str | None) -> Answer:
     is_open = any(one.verdict == "inconclusive" for one in found)
     code = 1 if (fail_on and worse) or (fail_on == "inconclusive" and is_open) else 0
     comparisons = {"comparisons": [texts.document(one) for one in found], "regression": worse}
-    return Answer(comparisons, comparison_lines(found), code)
+    return CommandResult(comparisons, comparison_lines(found), code)
 
 
 def suites_home(context: Context) -> Path:

@@ -15,7 +15,7 @@ from msgspec import structs
 from vademecum.cli.approving import allow_option
 from vademecum.cli.eval.reporting import EvalProgress, eval_command, results_home, suites_home, summary_lines
 from vademecum.cli.indexing import IndexWords, complete_names, index_options, name_argument
-from vademecum.cli.output.printing import Answer, command, counted, yes_option
+from vademecum.cli.output.printing import CommandResult, command, counted, yes_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
 from vademecum.evals import units as ways
@@ -112,7 +112,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     allow: tuple[str, ...],
     yes: bool,
     **words: Any,
-) -> Answer:
+) -> CommandResult:
     """Run the cases of SUITE, a file, a directory or the name of a skill that has some.
 
     Each run has its own copy of the project and its own home. What has a result already is not run again: the
@@ -155,13 +155,13 @@ def run_command(  # noqa: PLR0913 - one for each option
     said = f"vade: {counted(refused, 'run')} failed because nobody was there to approve something"
     told = [f"{said}: --yes approves it"] if refused and not yes else []
     code = 0 if summary.is_clean else 1
-    return Answer(summary_document(evaluation, summary), summary_lines(summary), code, told)
+    return CommandResult(summary_document(evaluation, summary), summary_lines(summary), code, told)
 
 
 @command("init", eval_command)
 @name_argument()
 @index_options
-def init_command(*, name: str, **words: Any) -> Answer:
+def init_command(*, name: str, **words: Any) -> CommandResult:
     """Write a draft suite for the skill NAME, to be edited: .agent/evals/NAME.
 
     Its requests come from the description of the skill, its near-misses from the skills that search finds
@@ -176,7 +176,7 @@ def init_command(*, name: str, **words: Any) -> Answer:
     own = Path(skill.location) / "evals"
     if own.is_dir():
         lines.append(f"It is run in place of the skill's own cases in {visible(str(own))}")
-    return Answer({"written": [str(written)]}, lines)
+    return CommandResult({"written": [str(written)]}, lines)
 
 
 @command("improve", eval_command)
@@ -208,7 +208,7 @@ def improve_command(  # noqa: PLR0913 - one for each option
     workers: int,
     write: bool,
     **words: Any,
-) -> Answer:
+) -> CommandResult:
     """Try other descriptions of the skill NAME on its cases.
 
     One half of the cases chooses among the candidates; the best is kept only if it wins on the other half
@@ -247,7 +247,7 @@ def improve_command(  # noqa: PLR0913 - one for each option
     if found.is_better:
         lines.append(f"Wrote {os.path.relpath(written)}" if written else "Not written: --write does it.")
     better = {"old": found.old, "new": found.new, "better": found.is_better}
-    return Answer(
+    return CommandResult(
         {"skill": skill.name, **better, "said": told, "written": written}, lines, 0 if found.is_better else 1
     )
 

@@ -49,7 +49,7 @@ yes_option = click.option(
 )
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """The answer of a command: a document for ``--json``, lines for people, and the exit code.
 
     Without lines, people get the document too; ``told`` is what they read on standard error.
@@ -73,10 +73,10 @@ class Answer(NamedTuple):
 
 def command(
     name: str, group: click.Group | None = None, **settings: Any
-) -> Callable[[Callable[..., Answer]], click.Command]:
+) -> Callable[[Callable[..., CommandResult]], click.Command]:
     """Return a command, of a group or by itself, that takes ``--json`` and prints its function's answer."""
 
-    def made(function: Callable[..., Answer]) -> click.Command:
+    def made(function: Callable[..., CommandResult]) -> click.Command:
         @wraps(function)
         def printed(*arguments: Any, as_json: bool, **options: Any) -> int:
             answer = function(*arguments, **options)

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from vademecum.cli.indexing import Command, IndexWords, completer, scope_root
 from vademecum.cli.main import BROKEN, FOUND_PROBLEMS
-from vademecum.cli.output.printing import Answer, ProgressBar, command, counted, paint
+from vademecum.cli.output.printing import CommandResult, ProgressBar, command, counted, paint
 from vademecum.config import Config, load_config
 from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
@@ -110,7 +110,7 @@ def _known_names() -> dict[str, str]:
 @_unsafe
 def install_command(
     *, sources: tuple[str, ...], scope: str, only: tuple[str, ...], **allowed: bool
-) -> Answer:
+) -> CommandResult:
     """Install the skills of a source: all of them, or nothing.
 
     SOURCE is a zip, a tar or a directory; https://…/x.zip (#sha256=… demands a digest); git+https://…@ref#dir
@@ -128,7 +128,7 @@ def install_command(
     lines = [line for change in done.changes for line in _shown(change, dry_run=options.dry_run)]
     lines += [visible(f"Left out: {remark}") for remark in done.left_out]
     document = {"dry_run": options.dry_run, "changes": done.changes, "remarks": done.left_out}
-    return Answer(document, lines)
+    return CommandResult(document, lines)
 
 
 def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
@@ -149,26 +149,26 @@ def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
 @scope_of(_ROOTS, names=("--scope", "--source"))
 @click.option("--purge", is_flag=True, help="Delete it instead of keeping it in .trash.")
 @click.option("--force", is_flag=True, help="Also what was edited by hand, or not installed by vade.")
-def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool) -> Answer:
+def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool) -> CommandResult:
     """Take skills out; vade restore brings them back."""
     done = uninstall(names, InstallContext(scope).where, purge=purge, force=force)
     lines = [f"Uninstalled: {n}" + ("" if purge else f" (vade restore {n} brings it back)") for n in done]
-    return Answer({"uninstalled": done, "kept": not purge}, map(visible, lines))
+    return CommandResult({"uninstalled": done, "kept": not purge}, map(visible, lines))
 
 
 @command("restore")
 @click.argument("name", shell_complete=complete_kept)
 @scope_option
-def restore_command(*, name: str, scope: str) -> Answer:
+def restore_command(*, name: str, scope: str) -> CommandResult:
     """Bring back the version of a skill that was uninstalled or replaced last."""
     kept = restore(name, InstallContext(scope).where)
-    return Answer({"restored": name, "from": kept}, [f"Restored: {visible(name)}"])
+    return CommandResult({"restored": name, "from": kept}, [f"Restored: {visible(name)}"])
 
 
 @command("verify")
 @_names
 @scope_option
-def verify_command(*, names: tuple[str, ...], scope: str) -> Answer:
+def verify_command(*, names: tuple[str, ...], scope: str) -> CommandResult:
     """Compare every file in the root with the lock, and print each skill's hash.
 
     Exit code 5: something differs, is not in the lock, or the lock is missing.
@@ -192,13 +192,13 @@ def verify_command(*, names: tuple[str, ...], scope: str) -> Answer:
     if any(verdict.status == "not-locked" for verdict in wrong):
         lines.append("A skill that is not locked was not installed by vade: vade lock NAME adopts your own.")
     document = {"verified": not code, "problem": problem or None, "skills": verdicts}
-    return Answer(document, lines, code)
+    return CommandResult(document, lines, code)
 
 
 @command("diff")
 @click.argument("name", shell_complete=complete_installed)
 @scope_option
-def diff_command(*, name: str, scope: str) -> Answer:
+def diff_command(*, name: str, scope: str) -> CommandResult:
     """Show what was edited in a skill since it was installed. Exit code 1: something was."""
     here = InstallContext(scope)
     skills = read_lock(lock_path(here.where.root)).skills
@@ -213,7 +213,7 @@ def diff_command(*, name: str, scope: str) -> Answer:
         here.bar.done()
         lines = diff_of(original, place)
     shown = _coloured(lines) if lines else [f"{visible(name)} is as it was installed"]
-    return Answer({"name": name, "diff": lines}, shown, FOUND_PROBLEMS if lines else 0)
+    return CommandResult({"name": name, "diff": lines}, shown, FOUND_PROBLEMS if lines else 0)
 
 
 def _coloured(lines: Iterable[str], indent: str = "") -> Iterator[str]:
@@ -228,7 +228,7 @@ def _coloured(lines: Iterable[str], indent: str = "") -> Iterator[str]:
 @_names
 @scope_option
 @click.option("--npm", is_flag=True, help="Also write skills-lock.json, for users of the npm tool skills.")
-def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> Answer:
+def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> CommandResult:
     """Adopt what is in the root as it is now, edits and skills of your own, with the source "local"."""
     here = InstallContext(scope)
     changed = lock_here(here.where, names, npm=npm)
@@ -242,7 +242,7 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> Answer:
     ]
     lines.append(f"{counted(len(locked), 'skill')} in {file}")
     document = {"file": file, "changed": changed, "skills": sorted(locked)}
-    return Answer(document, map(visible, lines))
+    return CommandResult(document, map(visible, lines))
 
 
 @command("sync")
@@ -253,7 +253,7 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> Answer:
 @_unsafe
 @_signature
 @_force
-def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> Answer:
+def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> CommandResult:
     """Make the root equal to the lock: fetch what is missing, take away what vade put there before.
 
     Without a lock, that of the npm tool skills is followed.
@@ -274,13 +274,13 @@ def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> Answer:
     return _finished({"frozen": frozen, "steps": steps}, lines, failures)
 
 
-def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Failure]) -> Answer:
+def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Failure]) -> CommandResult:
     """Return what was done and what was not."""
     problems = [{"source": one.name, "code": one.error.code, "message": str(one.error)} for one in failures]
     broken = any(isinstance(failure.error, IntegrityFailed) for failure in failures)
     code = BROKEN if broken else FOUND_PROBLEMS if failures else 0
     told = [f"vade: {visible(str(failure.error))}" for failure in failures]
-    return Answer(document | {"problems": problems}, lines, code, told)
+    return CommandResult(document | {"problems": problems}, lines, code, told)
 
 
 @command("update")
@@ -290,7 +290,7 @@ def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Fai
 @_signature
 @_dry_run
 @_unsafe
-def update_command(*, names: tuple[str, ...], scope: str, **allowed: bool) -> Answer:
+def update_command(*, names: tuple[str, ...], scope: str, **allowed: bool) -> CommandResult:
     """Install what the sources have now, and show what differs."""
     here = InstallContext(scope, incoming=True)
     options = here.options(**allowed)

@@ -10,7 +10,7 @@ import click
 
 from vademecum.cli.approving import approver_for
 from vademecum.cli.indexing import IndexWords, index_options, name_argument, scope_root
-from vademecum.cli.output.printing import Answer, command, yes_option
+from vademecum.cli.output.printing import CommandResult, command, yes_option
 from vademecum.cli.sharing.installing import scope_of
 from vademecum.config import COMPATIBLE, Compatible, load_config
 from vademecum.context import Context
@@ -58,7 +58,7 @@ def link_command(
     scope: str,
     yes: bool,
     **words: Any,
-) -> Answer:
+) -> CommandResult:
     """Put links to skills where another agent looks for them."""
     _check_names(names, everything=everything)
     context = Context.current()
@@ -79,7 +79,7 @@ def link_command(
     done = link(skills, base, agents=agents)
     lines = [*_shown(done, context), *(f"Left out: {one['name']} ({one['reason']})" for one in left_out)]
     document = {"scope": scope, "links": done, "left_out": left_out}
-    return Answer(document, map(visible, lines))
+    return CommandResult(document, map(visible, lines))
 
 
 @command("unlink")
@@ -89,14 +89,14 @@ def link_command(
 @_scope
 def unlink_command(
     *, names: tuple[str, ...], agents: tuple[Compatible, ...], everything: bool, scope: str
-) -> Answer:
+) -> CommandResult:
     """Take away what vade link made, and nothing else."""
     _check_names(names, everything=everything)
     context = Context.current()
     chosen = None if everything else [comparable(name) for name in names]
     done = unlink(chosen, _base(scope, context), agents=agents)
     lines = _shown(done, context) or ["Nothing is linked here"]
-    return Answer({"scope": scope, "links": done}, map(visible, lines))
+    return CommandResult({"scope": scope, "links": done}, map(visible, lines))
 
 
 def _check_names(names: tuple[str, ...], *, everything: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import IndexWords, index_options, name_argument
-from vademecum.cli.output.printing import Answer, ProgressBar, command, counted
+from vademecum.cli.output.printing import CommandResult, ProgressBar, command, counted
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import write_atomic
@@ -41,7 +41,7 @@ _DIRECTORY = click.Path(exists=True, file_okay=False)
 @command("pack")
 @click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
 @_OUT
-def pack_command(*, directories: tuple[str, ...], out: str) -> Answer:
+def pack_command(*, directories: tuple[str, ...], out: str) -> CommandResult:
     """Put skills into one zip, byte for byte the same for the same files. Each must be valid."""
     return _written([_valid(Path(directory)) for directory in directories], Path(out))
 
@@ -50,7 +50,7 @@ def pack_command(*, directories: tuple[str, ...], out: str) -> Answer:
 @name_argument("names", nargs=-1, required=True)
 @_OUT
 @index_options
-def export_command(*, names: tuple[str, ...], out: str, **words: Any) -> Answer:
+def export_command(*, names: tuple[str, ...], out: str, **words: Any) -> CommandResult:
     """Put skills that are in use here into one zip."""
     index = IndexWords(**words).build()
     skills = [index.get(name) for name in names]
@@ -60,7 +60,7 @@ def export_command(*, names: tuple[str, ...], out: str, **words: Any) -> Answer:
 @command("publish")
 @click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
 @click.option("--to", "folder", required=True, type=click.Path(file_okay=False), metavar="FOLDER")
-def publish_command(*, directories: tuple[str, ...], folder: str) -> Answer:
+def publish_command(*, directories: tuple[str, ...], folder: str) -> CommandResult:
     """Write a folder that any web server can hand out: people install from its address.
 
     Each DIRECTORY is a skill, or contains skills.
@@ -73,7 +73,7 @@ def publish_command(*, directories: tuple[str, ...], folder: str) -> Answer:
         raise PackRefused(f"{folder} cannot be written ({error.strerror}): name another folder.") from error
     lines = [f"Published: {skill.name} ({skill.type}, {skill.digest[:19]}…)" for skill in found]
     lines.append(f"Serve {folder} on the web, then: vade install https://your.site/")
-    return Answer({"folder": folder, "skills": found}, map(visible, lines))
+    return CommandResult({"folder": folder, "skills": found}, map(visible, lines))
 
 
 def _skills_in(directory: Path) -> list[Path]:
@@ -100,7 +100,7 @@ def _check_once(skills: list[PackedSkill]) -> None:
         raise PackRefused(f"Two of these skills are called {twice!r}: there can be one of a name.")
 
 
-def _written(skills: list[PackedSkill], out: Path) -> Answer:
+def _written(skills: list[PackedSkill], out: Path) -> CommandResult:
     _check_once(skills)
     if not out.parent.is_dir():
         raise PackRefused(f"{out} cannot be written ({out.parent} is not a directory): name another file.")
@@ -113,7 +113,7 @@ def _written(skills: list[PackedSkill], out: Path) -> Answer:
     digest = hashlib.sha256(data).hexdigest()
     rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
     line = f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest})"
-    return Answer({"file": out, "sha256": digest, "skills": rows}, [line])
+    return CommandResult({"file": out, "sha256": digest, "skills": rows}, [line])
 
 
 @command("keygen")
@@ -122,7 +122,7 @@ def _written(skills: list[PackedSkill], out: Path) -> Answer:
     "--ecdsa", is_flag=True, help="Make an ECDSA key, which tools for OpenSSF Model Signing accept."
 )
 @click.option("--trust", is_flag=True, help="Also trust it here, as others would by copying the .pub file.")
-def keygen_command(*, name: str, ecdsa: bool, trust: bool) -> Answer:
+def keygen_command(*, name: str, ecdsa: bool, trust: bool) -> CommandResult:
     """Make a key to sign with: ~/.agent/keys/NAME.pem, and NAME.pub to give to others.
 
     They trust it by putting NAME.pub into ~/.agent/trusted-keys/.
@@ -136,14 +136,14 @@ def keygen_command(*, name: str, ecdsa: bool, trust: bool) -> Answer:
     if trusted is not None:
         lines.append(f"It is trusted here: {trusted}")
     document = {"private": private, "public": public, "id": key_id, "trusted": trust}
-    return Answer(document, lines)
+    return CommandResult(document, lines)
 
 
 @command("sign")
 @click.argument("target", type=click.Path(exists=True), metavar="PACK|DIR")
 @click.option("--key", default="default", show_default=True, help="A key's name, or the path of a .pem file.")
 @click.option("--oms", is_flag=True, help="Sign a skill as OpenSSF Model Signing does (skill.oms.sig).")
-def sign_command(*, target: str, key: str, oms: bool) -> Answer:
+def sign_command(*, target: str, key: str, oms: bool) -> CommandResult:
     """Sign a skill (skill.sig in its directory), or a pack (PACK.sig beside it)."""
     home = Context.current().home
     named = home / ".agent" / KEY_DIRECTORY / f"{key}.pem"
@@ -167,12 +167,12 @@ def sign_command(*, target: str, key: str, oms: bool) -> Answer:
     except OSError as error:
         raise PackRefused(f"{out} cannot be written ({error.strerror}).") from error
     line = f"Signed {counted(len(files), 'file')}: {visible(str(out))}"
-    return Answer({"signature": out, "files": len(files)}, [line])
+    return CommandResult({"signature": out, "files": len(files)}, [line])
 
 
 @command("verify-pack")
 @click.argument("pack", type=click.Path(exists=True, dir_okay=False))
-def verify_pack_command(*, pack: str) -> Answer:
+def verify_pack_command(*, pack: str) -> CommandResult:
     """Check a pack without installing it: every entry, the manifest, every signature."""
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)
     source = local_source(Path(pack))
@@ -187,4 +187,4 @@ def verify_pack_command(*, pack: str) -> Answer:
         skills.append(row | {"trusted_as": signer.trusted_as if signer else None})
         lines.append(f"{skill.name}: {counted(count, 'file')}, {digest[:19]}…, {signed_words(signer)}")
     document = {"pack": pack, "sha256": source.origin.resolved.removeprefix("sha256:"), "skills": skills}
-    return Answer(document, map(visible, lines))
+    return CommandResult(document, map(visible, lines))
