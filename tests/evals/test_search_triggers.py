@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 from bench.evals import filler, libraries
-from bench.library import trigger_set, write_library
-from bench.search import Judge
+from bench.library import queries, trigger_set, write_library
+from bench.search import ranks
 
 from tests.evals.support import write
 from tests.support import DATA
-from vademecum import IndexOptions, Root, build_index
+from vademecum import Finder, IndexOptions, Root, build_index
 from vademecum.evals.evaluator import Evaluator
 from vademecum.evals.pool import Processes
 from vademecum.evals.reports.summary import summarise
 from vademecum.evals.suite import Suite, read_suite
 from vademecum.evals.units import Configuration, EvalSettings
-from vademecum.search.text_index import WEIGHTS
 
 if not (DATA / "search").is_dir():
     pytest.skip(f"no search data in {DATA}", allow_module_level=True)
@@ -37,7 +36,7 @@ def test_the_trigger_evaluation_reproduces_the_search_benchmark(tmp_path: Path) 
     (column,) = summarise(evaluation).columns
     assert column.triggers is not None
     assert column.errors == column.timeouts == 0
-    places = Judge(bodies=True).ranks(WEIGHTS)
+    places = ranks(Finder(index), names, queries())
     assert column.triggers.wanted == len(places)
     assert column.triggers.ranked_first == sum(place == 0 for _, place in places)
     first = {result.case: list(result.ranked[:1]) for result in evaluation.results}
