@@ -13,7 +13,8 @@ from vademecum.errors import ConfigError, FileRefused
 
 # O_NONBLOCK: a FIFO that took a file's place between two looks cannot make us wait.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
-_CHUNK = _COPIED = 1024 * 1024
+_CHUNK = 64 * 1024  # a larger buffer costs more to get than a small file to read
+_COPIED = 1024 * 1024
 
 
 def open_plain(path: str | Path) -> int:

@@ -56,7 +56,8 @@ def read_contained(base: str | Path, relative: str, size: int) -> bytes:
     """Read at most ``size`` bytes of a plain file below ``base``."""
     descriptor = open_contained(base, relative)
     try:
-        return os.read(descriptor, size)
+        # A buffer of the whole cap would cost more than reading the file.
+        return os.read(descriptor, min(size, os.fstat(descriptor).st_size + 1))
     finally:
         os.close(descriptor)
 

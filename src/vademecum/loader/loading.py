@@ -80,9 +80,11 @@ def load_body(
     body; angle brackets in its values are escaped, because a model reads it.
     """
     file = load_document(skill, body_only=not whole)
-    data = file.text.encode()
-    start = body_start(data) if whole else 0
-    head, body = data[:start].decode(), data[start:].decode()
+    head, body = "", file.text
+    if whole:
+        data = body.encode()
+        start = body_start(data)
+        head, body = data[:start].decode(), data[start:].decode()
     body = find_section(body, section, where=skill.file) if section else body.strip("\n")
     shown, truncated = _within(skill, _without_frames(body), limits or BodyLimits())
     if head:
