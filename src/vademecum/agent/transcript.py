@@ -86,7 +86,9 @@ class Transcript:
     skills: dict[str, str] = field(default_factory=dict)
     observed: list[Observed] = field(default_factory=list)
     _counted: int = 0  # tokens, by the provider's last count
-    _uncounted: int = 0  # the place of the first message that it does not include
+    _since: int = 0  # tokens of the messages that it does not include, estimated
+    _characters: int = 0
+    _digest: hashlib._Hash = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with the system message."""
@@ -105,7 +107,7 @@ class Transcript:
         self._append(Message("assistant", reply.text, reply.calls, blocks=reply.blocks))
         total = reply.usage.input_tokens + reply.usage.output_tokens
         if reply.usage.input_tokens and total * 8 >= self.tokens:
-            self._counted, self._uncounted = total, len(self.messages)
+            self._counted, self._since = total, 0
 
     def told(self, text: str, call_id: str = "") -> None:
         """Append what came of an action, or what is wrong with a reply."""
@@ -136,14 +138,12 @@ class Transcript:
     @property
     def tokens(self) -> int:
         """The size of the next request, by the provider's last count and an estimate of what came after."""
-        return self._counted + sum(map(_size, self.messages[self._uncounted :]))
+        return self._counted + self._since
 
     def measured(self) -> dict[str, Any]:
         """Return the hash and the size of the next request, for the record."""
-        texts = [text for message in self.messages for text in _texts(message)]
-        digest = hashlib.sha256("".join(f"{text}\0" for text in texts).encode("utf-8", "replace"))
-        characters = sum(map(len, texts))
-        return {"prompt_sha256": digest.hexdigest(), "characters": characters, "tokens": self.tokens}
+        digest = self._digest.hexdigest()
+        return {"prompt_sha256": digest, "characters": self._characters, "tokens": self.tokens}
 
     def has_room_for(self, text: str) -> bool:
         """Return whether a skill's instructions fit beside everything that no compaction leaves out."""
@@ -206,11 +206,16 @@ class Transcript:
         if not message.content.isascii():
             message = structs.replace(message, content=mended(message.content))
         self.messages.append(message)
+        self._since += _size(message)
+        for text in _texts(message):
+            self._characters += len(text)
+            self._digest.update(f"{text}\0".encode("utf-8", "replace"))
 
     def _restart(self, messages: Sequence[Message]) -> None:
         text = f"{rules(self.wire)}\n=== catalogue ===\n{self.catalogue or 'There are no skills.'}"
         tools = offered_tools() if self.wire == "tools" else ()
-        self.messages, self._counted, self._uncounted = [], 0, 0
+        self.messages, self._digest = [], hashlib.sha256()
+        self._counted = self._since = self._characters = 0
         for message in (Message("system", text, tools=tools), *messages):
             self._append(message)
 
