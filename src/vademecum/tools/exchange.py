@@ -22,11 +22,11 @@ from vademecum.files import copy_opened, sha256_of
 from vademecum.masking import Secrets
 from vademecum.nearest import meant, nearest
 from vademecum.paths import check_relative
-from vademecum.sandbox.base import Mount, Sandbox
 from vademecum.tools.workspace import Located, Workspace, open_file
 
 if TYPE_CHECKING:
     from vademecum.runs.stored import RunOutput
+    from vademecum.sandbox.base import Mount, Sandbox
 
 MAX_INPUTS = 1000
 MAX_INPUT_BYTES = 1024 * 1024 * 1024
@@ -209,6 +209,8 @@ class Furnished:
 
 def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: Sandbox) -> Furnished:
     """Put the inputs where the program finds them: copies of files, directories in place."""
+    from vademecum.sandbox.base import Mount  # noqa: PLC0415 - 4 ms of a start, for scripts alone
+
     left, names, placed = [MAX_INPUT_BYTES], {}, {}
     copies: dict[str, Stamp] = {}
     mounted, hidden = [], []
