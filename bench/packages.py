@@ -20,7 +20,6 @@ from vademecum.errors import ToolRefused
 from vademecum.sandbox.available import choose_sandbox
 from vademecum.sandbox.base import Jail, Sandbox, own_python
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.tools.job import Requirements
 from vademecum.tools.packages.environments import Environments
 
 REPEAT = 20
@@ -38,7 +37,7 @@ def run(sandbox: Sandbox, place: Path, words: list[str], readable: tuple[Path, .
     assert ended.exit_code == 0, streams.err.read_text()
 
 
-def with_packages(sandbox: Sandbox, place: Path, environments: Environments, wanted: Requirements) -> None:
+def with_packages(sandbox: Sandbox, place: Path, environments: Environments, wanted: tuple[str, ...]) -> None:
     """Everything that a second run does: find the environment and start its interpreter."""
     found = environments.get(wanted)
     run(sandbox, place, [str(found.python), "-B", "-s"], found.readable)
@@ -46,7 +45,7 @@ def with_packages(sandbox: Sandbox, place: Path, environments: Environments, wan
 
 def measured(place: Path, context: Context, *wanted: str) -> list[str]:
     sandbox = choose_sandbox("auto")
-    environments, requirements = Environments(context), Requirements(tuple(sorted(wanted)))
+    environments, requirements = Environments(context), tuple(sorted(wanted))
     built = best(partial(environments.get, requirements), 1)
     number = sum("==" in line for line in environments.get(requirements).lock.splitlines())
     own = own_python()

@@ -7,7 +7,6 @@ from pathlib import Path
 from tests.support import Place
 from tests.tools.package_index import package_index, wheel
 from vademecum import Context
-from vademecum.tools.job import Requirements
 from vademecum.tools.packages.environments import Environments
 
 
@@ -17,7 +16,7 @@ def build(place: Place) -> Path:
         index.add("large", wheel("large", files={"large.txt": "x" * 2_000_000}))
         env = place.env | {"UV_DEFAULT_INDEX": index.url}
         context = Context(cwd=place.cwd, home=place.home, env=env)
-        return Environments(context).get(Requirements(("large",))).python.parents[1]
+        return Environments(context).get(("large",)).python.parents[1]
 
 
 def packages_check(place: Place) -> tuple[str, str, str | None]:

@@ -23,7 +23,6 @@ from vademecum.errors import ToolRefused
 from vademecum.sandbox.available import Real, choose_sandbox
 from vademecum.sandbox.base import Jail
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.tools.job import Requirements
 from vademecum.tools.packages.environments import Environment, Environments, EnvironmentUsage
 
 
@@ -50,7 +49,7 @@ class Shop:
         return Environments(context, seconds=seconds)
 
     def get(self, *wanted: str, **env: str) -> Environment:
-        return self.environments(env).get(Requirements(wanted))
+        return self.environments(env).get(wanted)
 
     def refused(self, *wanted: str, **env: str) -> str:
         """Return why packages cannot be installed; nothing is left of the attempt."""
@@ -142,20 +141,20 @@ def test_other_requirements_are_another_environment(shop: Shop) -> None:
     shop.index.add("tiny")
     shop.index.add("tiny", version="2.0")
     environments = shop.environments()
-    assert environments.find(Requirements(("tiny",))) is None
+    assert environments.find(("tiny",)) is None
     latest, pinned = shop.get("tiny"), shop.get("tiny==1.0")
     assert latest.python != pinned.python
     assert ("tiny==2.0" in latest.lock, "tiny==1.0" in pinned.lock) == (True, True)
-    assert environments.find(Requirements(("tiny",))) == shop.get("tiny")
+    assert environments.find(("tiny",)) == shop.get("tiny")
 
 
 def test_progress_names_the_steps(shop: Shop) -> None:
     shop.index.add("tiny", wheel("tiny", requires=["other"]))
     shop.index.add("other")
     steps: list[str] = []
-    shop.environments().get(Requirements(("tiny",)), progress=steps.append)
+    shop.environments().get(("tiny",), progress=steps.append)
     assert steps == ["resolving tiny", "installing 2 packages", "compiling"]
-    shop.environments().get(Requirements(("tiny",)), progress=steps.append)
+    shop.environments().get(("tiny",), progress=steps.append)
     assert len(steps) == 3
 
 
@@ -371,14 +370,14 @@ def test_sources_are_built_in_the_sandbox_if_the_user_wants_it(shop: Shop, sandb
     shop.index.add("source", source(**{"backend.py": backend}), file="source-1.0.tar.gz")
     context = Context(cwd=shop.place, home=shop.place, env=shop.env)
     environments = Environments(context, builder=choose_sandbox(sandbox))
-    built = environments.get(Requirements(("source",)))
+    built = environments.get(("source",))
     assert printed(built, "import source; print(source.SEEN)", sandbox, shop.place) == "nothing"
     assert canary.read_text() == "private"
     broken = source(**{"backend.py": "1 / 0"})
     environments.clear()
     shop.index.add("source", broken, file="source-1.0.tar.gz")
     with pytest.raises(ToolRefused, match=r"source==1\.0 cannot be built from source here"):
-        environments.get(Requirements(("source",)))
+        environments.get(("source",))
 
 
 def test_a_package_for_another_python(shop: Shop) -> None:
@@ -409,7 +408,7 @@ def test_an_index_that_changes_a_file_between_two_steps(shop: Shop) -> None:
             shutil.rmtree(shop.place / "uv-cache")
 
     with pytest.raises(ToolRefused, match="does not match its hash"):
-        environments.get(Requirements(("tiny",)), progress=swapped)
+        environments.get(("tiny",), progress=swapped)
     assert shop.left() == []
 
 
@@ -426,9 +425,9 @@ def test_uv_is_missing(shop: Shop) -> None:
     paths = os.pathsep.join(path for path in sys.path if path)
     code = (
         "import sys; from pathlib import Path; from vademecum import Context\n"
-        "from vademecum.tools.packages.environments import Environments; from vademecum.tools.job import Requirements\n"
+        "from vademecum.tools.packages.environments import Environments\n"
         "place = Path(sys.argv[1])\n"
-        "try: Environments(Context(place, place, {})).get(Requirements(('tiny',)))\n"
+        "try: Environments(Context(place, place, {})).get(('tiny',))\n"
         "except Exception as error: print(error)\n"
     )
     done = subprocess.run(
@@ -491,9 +490,9 @@ def test_the_disk_is_full(shop: Shop) -> None:
     shop.index.add("bomb", bomb)
     code = (
         "import sys, os; from pathlib import Path; from vademecum import Context\n"
-        "from vademecum.tools.packages.environments import Environments; from vademecum.tools.job import Requirements\n"
+        "from vademecum.tools.packages.environments import Environments\n"
         "place = Path(sys.argv[1])\n"
-        "try: Environments(Context(place, place, dict(os.environ))).get(Requirements(('bomb',)))\n"
+        "try: Environments(Context(place, place, dict(os.environ))).get(('bomb',))\n"
         "except Exception as error: print(error)\n"
     )
     script = f"mount -t tmpfs -o size=150m tmpfs {disk} && exec {sys.executable} -c '{code.replace(chr(39), chr(34))}' {disk}"
@@ -508,7 +507,7 @@ def test_the_disk_is_full(shop: Shop) -> None:
 def test_no_place_to_keep_them(shop: Shop) -> None:
     nowhere = Context(cwd=shop.place, home=Path("/nonexistent"), env={"PATH": os.environ["PATH"]})
     with pytest.raises(ToolRefused, match="there is no home directory to keep them in: set VADE_CACHE_DIR"):
-        Environments(nowhere).get(Requirements(("tiny",)))
+        Environments(nowhere).get(("tiny",))
     (shop.place / "file").write_text("")
     with pytest.raises(
         ToolRefused, match=r"cannot be used \(Not a directory\): correct it, or set VADE_CACHE_DIR"
@@ -539,7 +538,7 @@ def test_an_index_that_hangs(shop: Shop) -> None:
     shop.index.add("tiny")
     shop.index.silent.set()
     with pytest.raises(ToolRefused, match="it takes too long: try again"):
-        shop.environments(seconds=1).get(Requirements(("tiny",)))
+        shop.environments(seconds=1).get(("tiny",))
     assert (shop.left(), children_with(str(shop.place))) == ([], [])
     assert "127.0.0.1" in shop.refused("tiny", UV_HTTP_TIMEOUT="1")
 
@@ -548,7 +547,7 @@ def test_a_caller_that_cancels(shop: Shop) -> None:
     shop.index.add("tiny")
     shop.index.silent.set()
     with pytest.raises(ToolRefused) as refused:
-        shop.environments().get(Requirements(("tiny",)), cancelled=shop.index.waiting.is_set)
+        shop.environments().get(("tiny",), cancelled=shop.index.waiting.is_set)
     assert (refused.value.code, shop.left()) == ("stopped-cancelled", [])
     assert children_with(str(shop.place)) == []
 
@@ -563,7 +562,7 @@ def test_an_interrupted_caller(shop: Shop) -> None:
         return False
 
     with pytest.raises(KeyboardInterrupt):
-        shop.environments().get(Requirements(("tiny",)), cancelled=interrupted)
+        shop.environments().get(("tiny",), cancelled=interrupted)
     assert (shop.left(), children_with(str(shop.place))) == ([], [])
 
 
@@ -572,10 +571,9 @@ import os, sys
 from pathlib import Path
 from vademecum import Context
 from vademecum.tools.packages.environments import Environments
-from vademecum.tools.job import Requirements
 place = Path(sys.argv[1])
 steps = []
-found = Environments(Context(place, place, dict(os.environ))).get(Requirements(("tiny",)), progress=steps.append)
+found = Environments(Context(place, place, dict(os.environ))).get(("tiny",), progress=steps.append)
 print(found.cached, found.python, "; ".join(steps), sep="|")
 """
 
@@ -606,7 +604,7 @@ def test_a_builder_that_was_killed_leaves_nothing_in_the_way(shop: Shop, sandbox
     os.kill(killed.pid, signal.SIGKILL)
     killed.communicate()
     shop.index.silent.clear()
-    built = shop.environments().get(Requirements(("tiny",)), progress=steps.append)
+    built = shop.environments().get(("tiny",), progress=steps.append)
     assert (built.cached, steps[0]) == (False, "resolving tiny")
     assert shop.left() == [built.python.parents[1].name]
     assert printed(built, "import tiny; print(tiny.VERSION)", sandbox, shop.place) == "1.0"
@@ -621,7 +619,7 @@ def test_one_that_waits_for_another_says_so_and_can_be_cancelled(shop: Shop) -> 
     assert shop.index.waiting.wait(30)
     said: list[str] = []
     with pytest.raises(ToolRefused) as refused:
-        shop.environments().get(Requirements(("tiny",)), progress=said.append, cancelled=lambda: bool(said))
+        shop.environments().get(("tiny",), progress=said.append, cancelled=lambda: bool(said))
     assert refused.value.code == "stopped-cancelled"
     assert said == ["waiting for another process that installs packages"]
     os.kill(first.pid, signal.SIGKILL)
@@ -674,7 +672,7 @@ def test_environments_of_another_user_are_not_used(shop: Shop) -> None:
     shop.index.add("tiny")
     home = shop.get("tiny").python.parents[1]
     os.chown(home / "environment.json", 12345, 12345)
-    assert shop.environments().find(Requirements(("tiny",))) is None
+    assert shop.environments().find(("tiny",)) is None
     os.chown(home.parent, 12345, 12345)
     with pytest.raises(ToolRefused, match="belongs to another user: set VADE_CACHE_DIR"):
         shop.get("tiny")

@@ -11,7 +11,6 @@ import pytest
 
 from tests.tools.package_index import Index, package_index
 from vademecum import Context
-from vademecum.tools.job import Requirements
 from vademecum.tools.packages.environments import Environments
 from vademecum.tools.packages.uv import uv_environment
 
@@ -134,7 +133,7 @@ def test_a_password_in_the_index_reaches_the_index_and_nothing_else(tmp_path: Pa
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PIP_CONFIG_FILE": str(file)}
     context = Context(cwd=tmp_path, home=tmp_path, env=env)
     steps: list[str] = []
-    built = Environments(context).get(Requirements(("tiny",)), progress=steps.append)
+    built = Environments(context).get(("tiny",), progress=steps.append)
     assert f"Basic {base64.b64encode(b'ada:hunter2').decode()}" in index.authorizations
     files = [path for path in built.python.parents[1].rglob("*") if path.is_file()]
     assert not [path for path in files if path.is_relative_to(tmp_path) and b"hunter2" in path.read_bytes()]

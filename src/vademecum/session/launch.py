@@ -111,8 +111,8 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
         plan = plan_script(call, skill, snapshot, path=path, sees=act.asked_of.sees(skill))
         secrets = _secrets(act, skill)
         further: list[Finer] = []
-        if plan.packages.wanted:
-            further.append(("packages", plan.packages.resources(skill.name), ""))
+        if plan.packages:
+            further.append(("packages", tuple(f"{skill.name}/{each}" for each in plan.packages), ""))
         if secrets:
             further.append(("secret", tuple(f"{skill.name}/{name}" for name in secrets), ""))
         act.decide_also(further)
@@ -156,10 +156,10 @@ def _settle_script(
 
     def about() -> str:
         facts = _facts_of(act, plan.call.network, inputs)
-        if plan.packages.wanted:
+        if plan.packages:
             built = act.session.place.config.execution.build_packages
             how = ", built from source in the sandbox if there is no wheel" if built else ""
-            facts.append(f"installs: {shown_words(plan.packages.wanted, ', ')}{how}")
+            facts.append(f"installs: {shown_words(plan.packages, ', ')}{how}")
         if secrets:
             skill = f"{plan.skill.name} of the {plan.skill.source} ({plan.skill.location})"
             facts.append(
@@ -179,7 +179,7 @@ def _settle_script(
 
 def _interpreter(act: Act, plan: ScriptPlan) -> tuple[Interpreter, dict[str, Any]]:
     """Return how the script is started; if it requires packages, in an environment that has them."""
-    if not plan.packages.wanted:
+    if not plan.packages:
         return plan.interpreter, {}
     from vademecum.tools.packages.environments import Environments  # noqa: PLC0415 - for these scripts alone
 

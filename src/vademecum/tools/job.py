@@ -278,26 +278,11 @@ def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -
 
 
 @dataclass(frozen=True, slots=True)
-class Requirements:
-    """The packages to install for a script, normalized and sorted."""
-
-    wanted: tuple[str, ...] = ()
-
-    def resources(self, skill: str) -> tuple[str, ...]:
-        """Return what the rules for ``packages`` are asked about.
-
-        >>> Requirements(("numpy>=2", "rich")).resources("report")
-        ('report/numpy>=2', 'report/rich')
-        """
-        return tuple(f"{skill}/{each}" for each in self.wanted)
-
-
-@dataclass(frozen=True, slots=True)
 class ScriptPlan:
     """A script in a snapshot of its skill, and how it will be started.
 
     ``resource`` is the name that rules about this script match; ``digest`` is that of the snapshot, which is
-    what will run, whatever happens to the skill meanwhile.
+    what will run, whatever happens to the skill meanwhile. ``packages`` are those to install for it.
     """
 
     call: RunScript
@@ -309,7 +294,7 @@ class ScriptPlan:
     digest: str
     interpreter: Interpreter
     text: str
-    packages: Requirements
+    packages: tuple[str, ...]
 
     @property
     def files(self) -> dict[str, str]:
@@ -342,15 +327,15 @@ def plan_script(
     )
 
 
-def _packages_for(text: str, snapshot: Path, relative: str) -> Requirements:
+def _packages_for(text: str, snapshot: Path, relative: str) -> tuple[str, ...]:
     """Return the packages that a script requires, unless the interpreter that runs us has all of them."""
     in_file = any(os.path.lexists(snapshot / name) for name in REQUIREMENT_FILES)
     if not relative.endswith(".py") or not (in_file or BLOCK_OPENS in text):
-        return Requirements()
+        return ()
     from vademecum.tools.packages import requirements  # noqa: PLC0415 - 10 ms, for these scripts alone
 
     wanted = requirements.requirements_of(text, snapshot, relative)
-    return Requirements() if requirements.are_installed(wanted) else Requirements(wanted)
+    return () if requirements.are_installed(wanted) else wanted
 
 
 def _interpreter_of(script: Path, head: bytes, path: str) -> Interpreter:

@@ -35,7 +35,6 @@ from vademecum.files import read_capped, read_own, write_atomic
 from vademecum.sandbox.available import Unconfined
 from vademecum.sandbox.base import BASE_PYTHON, SYSTEM_PATH, Jail, Limits, Sandbox, own_python
 from vademecum.sandbox.process import Streams, run_command
-from vademecum.tools.job import Requirements
 from vademecum.tools.packages.uv import DISK_FULL, explained, failed, find_uv, uv_environment
 
 BUILD_SECONDS = 900.0
@@ -94,7 +93,7 @@ class Environments:
         self._context = context
         self._seconds = seconds
 
-    def find(self, requirements: Requirements) -> Environment | None:
+    def find(self, requirements: tuple[str, ...]) -> Environment | None:
         """Return the environment if it is built already and not damaged; nothing is started for that."""
         if self._directory is None:
             return None
@@ -106,7 +105,7 @@ class Environments:
 
     def get(
         self,
-        requirements: Requirements,
+        requirements: tuple[str, ...],
         *,
         progress: Progress = lambda _: None,
         cancelled: Callable[[], bool] = bool,
@@ -210,12 +209,12 @@ class _Build:
     progress: Progress
     builder: Sandbox | None = None
 
-    def run(self, requirements: Requirements) -> None:
+    def run(self, requirements: tuple[str, ...]) -> None:
         """Do all steps; the files that make it an environment come last."""
         site, scratch = _site(self.place), self.place / "scratch"
         site.mkdir(parents=True)
         (scratch / "empty").mkdir(parents=True)
-        self.progress(f"resolving {', '.join(requirements.wanted)}")
+        self.progress(f"resolving {', '.join(requirements)}")
         lock = self._resolve(requirements, scratch)
         packages = sum("==" in line for line in lock.splitlines())
         self.progress(f"installing {packages:,} {'package' if packages == 1 else 'packages'}")
@@ -237,9 +236,9 @@ class _Build:
         (self.place / "pyvenv.cfg").write_text(config)
         write_atomic(self.place / _DESCRIPTION, msgspec.json.encode(description), mode=0o600)
 
-    def _resolve(self, requirements: Requirements, scratch: Path) -> str:
+    def _resolve(self, requirements: tuple[str, ...], scratch: Path) -> str:
         """Return the exact versions with their hashes."""
-        (scratch / "wanted").write_text("\n".join(requirements.wanted) + "\n")
+        (scratch / "wanted").write_text("\n".join(requirements) + "\n")
         words = ("--generate-hashes", "--no-header", "--no-annotate", "--output-file", str(scratch / "lock"))
         self._uv("compile", *words, str(scratch / "wanted"))
         lock = read_capped(scratch / "lock", cap=MAX_LOCK_BYTES).decode()
@@ -298,8 +297,8 @@ def _base_readable() -> tuple[Path, ...]:
     return tuple(place for place in own_python().readable if place.is_relative_to(sys.base_prefix))
 
 
-def _key(requirements: Requirements) -> str:
-    parts = (_FORMAT, sys.version, BASE_PYTHON, sysconfig.get_platform(), *requirements.wanted)
+def _key(requirements: tuple[str, ...]) -> str:
+    parts = (_FORMAT, sys.version, BASE_PYTHON, sysconfig.get_platform(), *requirements)
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
