@@ -23,9 +23,9 @@ from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Questio
 from vademecum.policy.base import Effect
 from vademecum.policy.engine import allowing
 from vademecum.runs.stored import read_run
-from vademecum.session.act import explain
 from vademecum.session.base import Deferred, Result
 from vademecum.session.base import Place as SessionPlace
+from vademecum.session.direct import explain
 from vademecum.session.schemas import ALL_TOOLS
 from vademecum.session.session import Session
 from vademecum.tools.calls import (

@@ -41,8 +41,8 @@ def explain_command(
     script-network, packages or secret. The answer is the one that a run would get.
     Exit code 0: allowed, 3: not without being asked.
     """
-    from vademecum.session.act import explain
     from vademecum.session.base import Place
+    from vademecum.session.direct import explain
     from vademecum.session.session import Session
 
     context = Context.current()

@@ -1,25 +1,27 @@
-"""One call of a tool: ask the gate about everything it needs, do it within limits, write it down."""
+"""One call of a session: ask the gate about everything it needs, do it within limits, write it down."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
-from vademecum.policy.base import Decision, Effect, Request, Rule, bounded, needs_approval
+from vademecum.policy.approval import Answer, Approver, Question
+from vademecum.policy.base import Decision, Effect, Origin, Request, Rule, bounded, needs_approval, risk_of
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
 from vademecum.policy.gate import Decided, Passage, refusal
 from vademecum.runs.record import OBSERVATIONS
-from vademecum.session.recording import CHANGED, Run
-from vademecum.session.view import SessionCall, file_names
-from vademecum.skill.assets import no_script, script_name, skill_digest
+from vademecum.session.base import Deferred, Kind
+from vademecum.session.recording import CHANGED, Answered, Run
+from vademecum.session.view import file_names
+from vademecum.skill.assets import Sees, no_script, script_name, skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
@@ -39,50 +41,93 @@ _LASTING = frozenset(
     {"write_file", "edit_file", "save_output", "delete_file", "run_command", "network_request"}
 )
 _WRITING = frozenset({"edit_file", "save_output"})
-# A call that needs the permission, for its resource.
-_CALLS: dict[str, Callable[[str], calls.ToolCall]] = {
-    "write": lambda path: calls.WriteFile(path, ""),
-    "delete": calls.DeleteFile,
-    "network": calls.NetworkRequest,
-    "script": lambda resource: calls.RunScript("", resource),
-    "command": lambda line: calls.RunCommand([line]),
-}
+_HASHES = ("sha256", "digest", "script_sha256", "stdout_sha256", "stderr_sha256")
+T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Act:
-    """One call of a tool, from the first question to its entry in the record.
+class Act(ExitStack):
+    """One call, from the first question to its entry in the record.
 
     A refusal by a rule is an observation that a model can act on. A person's no is raised: the caller must
     not go on as if it had not been said.
     """
 
-    asked_of: SessionCall
-    call: calls.ToolCall
-    skill: Skill | None = None
-    cancelled: Callable[[], bool] = bool
-    number: int = 0
-    passage: Passage | None = None
-    refused: Decision | None = None
-    hidden: bool = False
-    closed: Decision | None = None
-    asked: list[Decided] = field(default_factory=list)
-    wanted: Callable[[], Sequence[Finer]] = list
-    found: list[Finer] = field(default_factory=list)
-    tool: str = field(init=False)
-    session: Session = field(init=False)
-    run: Run = field(init=False)
+    def __init__(
+        self,
+        session: Session,
+        approver: Approver,
+        origin: Origin,
+        call: calls.Call | None = None,
+        cancelled: Callable[[], bool] = bool,
+    ) -> None:
+        super().__init__()
+        self.session, self.origin, self._approver = session, origin, approver
+        self.call, self.cancelled = call, cancelled
+        self.tool = "" if call is None else calls.NAMES[type(call)]
+        self.skill: Skill | None = None
+        self.answers: dict[str, Answer] = {}
+        self.is_written = False
+        self.passage: Passage | None = None
+        self.refused: Decision | None = None
+        self.hidden = False
+        self.closed: Decision | None = None
+        self.asked: list[Decided] = []
+        self.wanted: Callable[[], Sequence[Finer]] = list
+        self.found: list[Finer] = []
 
-    def __post_init__(self) -> None:
-        """Remember the name of the tool, and the session of the caller."""
-        self.tool, self.session = calls.NAMES[type(self.call)], self.asked_of.session
+    # The record
 
-    def perform(self, work: Callable[[], Observation]) -> Observation:
-        """Do the work of the call and write it down, whatever comes of it."""
-        self.run = self.asked_of.run
-        self.number = next(self.run.numbers)
+    @cached_property
+    def run(self) -> Run:
+        """The run, which is begun if nothing was written down yet, and stays open until the call is over."""
+        return self.enter_context(self.session.recording.held())
+
+    @cached_property
+    def number(self) -> int:
+        """The number of this call in its run."""
+        return next(self.run.numbers)
+
+    def write(self, type_: str, **data: Any) -> None:
+        """Add an event to the record of the run, if there is one."""
+        if self.session.recording.is_on:
+            self.run.record.add(type_, **data)
+
+    def write_call(
+        self, seen: Observation, parameters: Mapping[str, Any], started: float, seconds: float = 0.0
+    ) -> None:
+        """Add the event for one call of a tool: who called, when, what the rules said, what came of it."""
+        self.is_written = True
+        skill, passage = self.skill, self.passage
+        decision = self.refused if passage is None else passage.decision
+        facts = {key: value for key, value in seen.facts.items() if key not in _HASHES}
+        self.run.record.add_bounded(
+            "tool_called",
+            call=self.number,
+            tool=seen.tool,
+            risk=risk_of(seen.tool),
+            agent=self.session.agent,
+            skill=None if skill is None else skill.name,
+            skill_id=None if skill is None else skill.skill_id,
+            parameters=dict(parameters),
+            started=started,
+            seconds=seconds,
+            decision=None if decision is None else decision.to_json(),
+            asked=[
+                {"permission": r.permission, "resources": list(r.resources), "effect": d.effect.name.lower()}
+                for r, d in self.asked
+            ],
+            approved_by=None if passage is None else passage.by,
+            ok=not seen.code,
+            code=seen.code,
+            result={**facts, "text": seen.text, "files": list(seen.files)},
+            hashes={key: seen.facts[key] for key in _HASHES if key in seen.facts},
+        )
+
+    def perform(self, work: Callable[[], Observation], parameters: Mapping[str, Any]) -> Observation:
+        """Do the work of a tool and write it down, whatever comes of it."""
         started, clock = time.time(), time.monotonic()
         seen = Observation(self.tool, "", code="interrupted")
+        self.number  # noqa: B018 - calls are numbered in the order in which they begin
         try:
             seen = work()
         except VademecumError as error:
@@ -93,19 +138,89 @@ class Act:
             reason = getattr(error, "strerror", None) or error
             seen = Observation(self.tool, f"{self.tool} failed ({reason}): try another way.", code="failed")
         finally:
-            self.asked_of.write_call(
-                # The record says what really happened, also if the model was told of something missing.
-                structs.replace(seen, code="denied") if self.hidden else seen,
-                calls.said(self.call),
-                number=self.number,
-                skill=self.skill,
-                started=started,
-                seconds=time.monotonic() - clock,
-                decision=self.refused if self.passage is None else self.passage.decision,
-                asked=self.asked,
-                approved_by=None if self.passage is None else self.passage.by,
-            )
+            # The record says what really happened, also if the model was told of something missing.
+            said = structs.replace(seen, code="denied") if self.hidden else seen
+            self.write_call(said, parameters, started, time.monotonic() - clock)
         return seen
+
+    # Questions
+
+    def guarded(self, kind: Kind, name: str, said: Mapping[str, object], do: Callable[[], T]) -> T:
+        """Do something with the leave of the guard, if there is one."""
+        guard = self.session.guard
+        if guard is None:
+            return do()
+        self.is_written = kind != "skill"  # the guard itself writes down what it refuses to tools
+        return guard.act(kind, name, said, do, record=self.run.record)
+
+    def check(self, digest: Callable[[], str], exact: Callable[[], str] = str) -> None:
+        """Raise if this is a call that was put off and what it is about has changed since."""
+        if isinstance(self._approver, Answered) and (digest(), exact()) != self._approver.expected:
+            raise ToolRefused(CHANGED, code="changed")
+
+    def ask(self, question: Question) -> Answer:
+        """Ask, and write down what was asked and what was answered; who cannot be asked has not said yes."""
+        self.write(
+            "approval_asked",
+            id=question.id,
+            wanted=question.wanted,
+            reason=question.decision.reason,
+            about=question.about,
+        )
+        verdict, scope, message = "interrupted", None, ""
+        try:
+            answer = self._asked(question)
+            verdict, message = answer.verdict, answer.message
+            scope = answer.scope if verdict == "always" else None
+        except Deferred:
+            verdict = "deferred"
+            raise
+        finally:
+            self.write("approval_answered", id=question.id, verdict=verdict, scope=scope, message=message)
+        self.answers[question.fingerprint] = answer
+        return answer
+
+    def _asked(self, question: Question) -> Answer:
+        try:
+            return self._approver.ask(question)
+        except (Deferred, VademecumError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever an approver raises, it is not a yes
+            return Answer("reject", f"the question could not be put ({error})", seen=False, absent=True)
+
+    # What the rules say
+
+    def decided(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decided:
+        """Return a request of this caller, and what the rules say of it."""
+        name = None if skill is None else skill.name
+        request = Request(permission, resources, self.origin, self.session.agent, name)
+        return request, self.session.gate.policy.decide(request)
+
+    def decision(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decision:
+        """Return what the rules say of one request of this caller."""
+        return self.decided(permission, resources, skill)[1]
+
+    def sees(self, skill: Skill) -> Sees:
+        """Return the test whether the caller may know of a file of a skill: what is denied is not named."""
+
+        def sees(relative: str) -> bool:
+            for permission in ("resource", "script") if relative.startswith("scripts/") else ("resource",):
+                named = (f"{skill.name}/{relative}",)
+                if self.decision(permission, named, skill).effect is Effect.DENY:
+                    return False
+            return True
+
+        return sees
+
+    def find(self, name: str, source: str = "") -> Skill:
+        """Return the skill of that name that may be known: for a model, one of those it was offered."""
+        index = self.session.view.index if self.origin == "user" else self.session.view.offered
+        try:
+            return index.get(name, source=source or None)
+        except SkillNotFound as error:
+            if self.origin == "user":
+                raise
+            raise SkillNotFound(f"{error} search_skills finds skills by what they do.") from error
 
     def locate(self, path: str) -> Located:
         """Return where a path from outside leads: in the project, or to an output of this conversation."""
@@ -117,7 +232,7 @@ class Act:
         self, words: Sequence[str], files: Sequence[str], copies: Sequence[str] = ()
     ) -> tuple[list[Input], list[str]]:
         """Return what is named for a process, and the words that lead out of the project."""
-        known = self.knows if self.asked_of.origin != "user" else bool
+        known = self.knows if self.origin != "user" else bool
         workspace = self.session.place.workspace
         return find_inputs(words, files, copies, workspace=workspace, locate=self.locate, known=known)
 
@@ -134,12 +249,11 @@ class Act:
 
         What the rules deny to be read or run is hidden from a model: it gets the error of something missing.
         """
-        requests = [self._request(each, names, self.skill) for each, names, _ in wanted]
-        decided = [(request, self.session.gate.policy.decide(request)) for request in requests]
+        decided = [self.decided(each, names, self.skill) for each, names, _ in wanted]
         self.asked = [*self.asked, *decided]
         for (request, decision), (_, _, shown) in zip(decided, wanted, strict=True):
             hides = decision.effect is Effect.DENY and request.permission in _HIDING
-            if hides and self.asked_of.origin != "user":
+            if hides and self.origin != "user":
                 self.refused, self.hidden = decision, True
                 raise self._not_there(request.permission, shown)
 
@@ -167,16 +281,8 @@ class Act:
         if isinstance(self.call, calls.RunScript) and not shown and self.skill is not None:
             if permission == "skill":
                 return SkillNotFound(f"No skill is called {self.call.skill!r}.")
-            return no_script(self.skill, self.call.relative_path, self.asked_of.sees(self.skill))
+            return no_script(self.skill, self.call.relative_path, self.sees(self.skill))
         return ToolRefused(f"There is no {shown!r} here.", code="missing")
-
-    def decision(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decision:
-        """Return what the rules say of one request of this caller."""
-        return self.session.gate.policy.decide(self._request(permission, resources, skill))
-
-    def _request(self, permission: str, resources: tuple[str, ...], skill: Skill | None) -> Request:
-        name = None if skill is None else skill.name
-        return Request(permission, resources, self.asked_of.origin, self.session.agent, name)
 
     def denied_files(self, skill: Skill) -> list[str]:
         """Return the files of a skill that a rule denies, which its scripts do not get either."""
@@ -199,7 +305,7 @@ class Act:
     ) -> None:
         """Ask for the tool itself and for what it is used on, with everything that bounds it."""
         self.decide(finer)
-        self.settle(_resources(self.found), about=about, exact=exact)
+        self.settle(resources_of(self.found), about=about, exact=exact)
 
     def settle(
         self,
@@ -218,11 +324,11 @@ class Act:
         worst, also = self._worst(used_on)
         self.refused = worst if worst.effect is not Effect.ALLOW else None
         held = partial(str, digest)
-        self.asked_of.check(held, exact)
+        self.check(held, exact)
         secrets = self.session.place.secrets
         self.passage = self.session.gate.settle(
             self.asked,
-            approver=self.asked_of,
+            approver=self,
             digest=held,
             about=lambda: secrets.mask_values(about()),
             exact=exact,
@@ -235,7 +341,7 @@ class Act:
     def foresee(self, finer: Sequence[Finer]) -> Decision:
         """Return what would be decided about a call that needs this, without doing or asking anything."""
         self.decide(lambda: finer)
-        return self._worst(_resources(finer))[0]
+        return self._worst(resources_of(finer))[0]
 
     def _worst(self, used_on: tuple[str, ...]) -> tuple[Decision, list[Decision]]:
         """Return the strictest decision about the call, and those that did not come from the rules."""
@@ -389,24 +495,5 @@ class Act:
         return self.run.record.place / "calls" / f"{self.number:04}"
 
 
-def _resources(finer: Sequence[Finer]) -> tuple[str, ...]:
+def resources_of(finer: Sequence[Finer]) -> tuple[str, ...]:
     return tuple(resource for _, resources, _ in finer for resource in resources)
-
-
-def explain(session: Session, permission: str, resources: Sequence[str]) -> Decision:
-    """Return the decision about a request of the user, without doing or asking anything."""
-    first = resources[0] if resources else ""
-    call = _CALLS.get(permission, calls.ReadFile)(first)
-    act = Act(session.asking(origin="user"), call)
-    decisions = [act.decision(permission, tuple(resources))]
-    match permission:
-        case "read":
-            decisions.append(act.foresee(act.reads(act.locate(first))))
-        case "write" | "delete":
-            decisions.append(act.foresee(act.writes(act.locate(first), permission)))
-        case "network" | "script" | "command":
-            decisions.append(act.foresee([(permission, tuple(resources), "")]))
-        case "tool":
-            careful = session.place.config.execution.require_approval_for
-            decisions += filter(None, (needs_approval(tool, careful=careful) for tool in resources))
-    return max(decisions, key=lambda decision: decision.effect)

@@ -1,10 +1,13 @@
-"""Tools but scripts: read, list, search, change and delete files, save outputs, request an address."""
+"""Tools but scripts: read, list, search, change and delete files, save outputs, request an address.
+
+``explain`` says what would be decided about any of them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -13,7 +16,7 @@ from msgspec import structs
 
 from vademecum.errors import ToolRefused
 from vademecum.files import read_capped
-from vademecum.policy.base import Effect
+from vademecum.policy.base import Decision, Effect, needs_approval
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred
 from vademecum.tools import calls, file_reading, writing
@@ -21,15 +24,25 @@ from vademecum.tools.calls import Observation
 from vademecum.tools.workspace import Located
 
 if TYPE_CHECKING:
+    from vademecum.session.session import Session
     from vademecum.tools.hosts import Hop
 
 MAX_SAVED_BYTES = 256 * 1024 * 1024
 
+# A call that needs the permission, for its resource.
+_CALLS: dict[str, Callable[[str], calls.RunScript | calls.DirectCall]] = {
+    "write": lambda path: calls.WriteFile(path, ""),
+    "delete": calls.DeleteFile,
+    "network": calls.NetworkRequest,
+    "script": lambda resource: calls.RunScript("", resource),
+    "command": lambda line: calls.RunCommand([line]),
+}
 
-def perform(act: Act) -> Observation:
+
+def perform(act: Act, call: calls.DirectCall) -> Observation:
     """Ask for what a tool needs, and do it."""
-    match act.call:
-        case calls.ReadFile() | calls.ListDir() | calls.Grep() as call:
+    match call:
+        case calls.ReadFile() | calls.ListDir() | calls.Grep():
             located = act.locate(call.path)
             act.require(partial(act.reads, located))
             if isinstance(call, calls.ReadFile):
@@ -42,24 +55,22 @@ def perform(act: Act) -> Observation:
             act.decide(partial(act.writes, located))
             return _replace(act, located, content.encode())
         case calls.EditFile(path=path):
-            return _edit(act, act.call, act.locate(path))
+            return _edit(act, call, act.locate(path))
         case calls.SaveOutput():
-            return _save(act, act.call)
+            return _save(act, call)
         case calls.DeleteFile(path=path):
             located = act.locate(path)
             about = partial("delete {}".format, path)
             act.require(partial(act.writes, located, "delete"), about=about, exact=_content(located))
             return writing.delete_file(located, act.trash)
         case calls.NetworkRequest():
-            return _request(act, act.call)
+            return _request(act, call)
         case calls.RunCommand():
             from vademecum.session.launch import run_command  # noqa: PLC0415 - for commands alone
 
-            return run_command(act, act.call)
-        case calls.RunScript():
-            raise AssertionError  # the session starts these itself
+            return run_command(act, call)
         case _:
-            assert_never(act.call)
+            assert_never(call)
 
 
 def _replace(act: Act, located: Located, data: bytes) -> Observation:
@@ -133,3 +144,22 @@ def _request(act: Act, call: calls.NetworkRequest) -> Observation:
             raise ToolRefused(text, code="redirects") from deferred
 
     return network_request(call, permit=permit, keep=act.directory / "answer")
+
+
+def explain(session: Session, permission: str, resources: Sequence[str]) -> Decision:
+    """Return the decision about a request of the user, without doing or asking anything."""
+    first = resources[0] if resources else ""
+    call = _CALLS.get(permission, calls.ReadFile)(first)
+    act = session.asking(origin="user", call=call)
+    decisions = [act.decision(permission, tuple(resources))]
+    match permission:
+        case "read":
+            decisions.append(act.foresee(act.reads(act.locate(first))))
+        case "write" | "delete":
+            decisions.append(act.foresee(act.writes(act.locate(first), permission)))
+        case "network" | "script" | "command":
+            decisions.append(act.foresee([(permission, tuple(resources), "")]))
+        case "tool":
+            careful = session.place.config.execution.require_approval_for
+            decisions += filter(None, (needs_approval(tool, careful=careful) for tool in resources))
+    return max(decisions, key=lambda decision: decision.effect)

@@ -66,7 +66,7 @@ def prepared(
     know of is a plain word. A person is told of a path that is not passed on.
     """
     inputs, outside = act.inputs(call.args, call.files, call.copy)
-    if act.asked_of.origin == "user":
+    if act.origin == "user":
         for word in outside:
             if os.path.lexists(os.path.join(act.session.place.context.cwd, word)):
                 raise ToolRefused(
@@ -108,7 +108,7 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
         furnished = furnish(room.work, inputs, call.args, act.session.sandbox)
         snapshot = take_snapshot(skill, room.skill, act.denied_files(skill))
         path = search_path(act.session.place.context.env.get("PATH", ""))
-        plan = plan_script(call, skill, snapshot, path=path, sees=act.asked_of.sees(skill))
+        plan = plan_script(call, skill, snapshot, path=path, sees=act.sees(skill))
         secrets = _secrets(act, skill)
         further: list[Finer] = []
         if plan.packages:
@@ -431,7 +431,7 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
         if not usual and (hop.host, hop.port) not in allowed:
             raise Denied(f"{hop.resource} is not among the hosts that were approved.")
         if permission == "private-network":
-            request, decision = act.asked_of.decide(permission, (hop.resource,))
+            request, decision = act.decided(permission, (hop.resource,))
             if decision.effect is not Effect.ALLOW:
                 raise refusal(request, decision)
 

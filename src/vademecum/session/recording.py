@@ -22,8 +22,8 @@ from vademecum.runs.record import Record
 from vademecum.tools import calls
 
 if TYPE_CHECKING:
+    from vademecum.session.act import Act
     from vademecum.session.session import Session
-    from vademecum.session.view import SessionCall
 
 MAX_PENDING = 1000
 MAX_PENDING_BYTES = 64 * 1024 * 1024
@@ -97,7 +97,7 @@ class Answered:
     """Gives the answers that are known already, by fingerprint; another question goes to ``then``.
 
     What was asked about must be what it was (``expected``: digest and exact), whether or not a question
-    comes up again: ``SessionCall.check`` is called before anything is done.
+    comes up again: ``Act.check`` is called before anything is done.
     """
 
     def __init__(self, answers: dict[str, Answer], expected: tuple[str, str], then: Approver) -> None:
@@ -148,19 +148,19 @@ def claimed(session: Session, question_id: str) -> Pending:
     return pending
 
 
-def keep_pending(asked: SessionCall, question: Question, call: calls.Call, for_skill: str | None) -> None:
+def keep_pending(act: Act, question: Question, call: calls.Call, for_skill: str | None) -> None:
     """Keep a call until its question is answered, also by another process."""
     pending = Pending(
         calls.NAMES[type(call)],
         calls.said(call),
-        asked.session.agent,
-        asked.origin,
+        act.session.agent,
+        act.origin,
         question,
         for_skill,
-        tuple(skill.location for skill in asked.session.active),
-        asked.answers,
+        tuple(skill.location for skill in act.session.active),
+        act.answers,
     )
-    file = _pending_file(asked.session, question.id)
+    file = _pending_file(act.session, question.id)
     with writable(file.parent):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(file, msgspec.json.encode(pending), mode=0o600)

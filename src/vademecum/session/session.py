@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from vademecum.config import SandboxName
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
@@ -21,10 +21,11 @@ from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants, grants_file
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener, Record, new_run, runs_directory
+from vademecum.session import skills
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
 from vademecum.session.recording import CLOSED, Answered, Recording, claimed, keep_pending
-from vademecum.session.view import SessionCall, View
+from vademecum.session.view import View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
@@ -111,22 +112,22 @@ class Session:
         that a direct tool is called for, if the caller names one. ``stdin`` is a descriptor that a script
         gets as its standard input.
         """
-        with self.asking(approver, origin) as asked:
+        with self.asking(approver, origin, call, cancelled) as act:
             try:
                 if isinstance(call, calls.SkillCall):
-                    result = self._about_skill(call, asked)
+                    result = skills.perform(act, call)
                 else:
-                    result = self._tool(call, asked, cancelled, for_skill, stdin)
+                    result = self._tool(call, act, for_skill, stdin)
             except Declined:
                 raise
             except Deferred as deferred:
                 if deferred.kept:
-                    keep_pending(asked, deferred.question, call, for_skill)
+                    keep_pending(act, deferred.question, call, for_skill)
                 raise
             except VademecumError as error:
                 result = Result(str(error), error.code, "error", advice=error.advice)
-                if not asked.is_written:
-                    self._failed(calls.NAMES[type(call)], calls.said(call), result, asked)
+                if not act.is_written:
+                    self._failed(act, act.tool, calls.said(call), result)
         text, facts = self.place.secrets.mask_values((result.text, result.facts))
         return replace(result, text=text, facts=facts)
 
@@ -143,16 +144,15 @@ class Session:
             call = calls.parse_call(name, arguments, offered=offered)
         except ToolRefused as error:
             result = Result(str(error), error.code, "error")
-            with self.asking() as asked:
-                self._failed(str(name)[:80], {"wrong": arguments}, result, asked)
+            with self.asking() as act:
+                self._failed(act, str(name)[:80], {"wrong": arguments}, result)
             return result
         return self.call(call, **options)
 
-    def _failed(self, name: str, said: Mapping[str, Any], result: Result, asked: SessionCall) -> None:
+    def _failed(self, act: Act, name: str, said: Mapping[str, Any], result: Result) -> None:
         """Write down a call that failed before anything was done."""
         if self.recording.is_on:
-            seen = Observation(name, result.text, code=result.code)
-            asked.write_call(seen, said, number=next(asked.run.numbers), started=time.time())
+            act.write_call(Observation(name, result.text, code=result.code), said, time.time())
 
     def resume(
         self,
@@ -200,9 +200,15 @@ class Session:
         """Make a skill active without loading its text, because the person or the one call named it."""
         skill = self.find(name, source, origin)
         self.view.index.fetch(skill)
-        with self._lock:
-            self._active[skill.location] = skill
+        self.make_active(skill)
         return skill
+
+    def make_active(self, skill: Skill) -> None:
+        """Put a skill last among those that are active."""
+        with self._lock:
+            self._unloaded.pop(skill.location, None)
+            self._active.pop(skill.location, None)
+            self._active[skill.location] = skill
 
     def show(
         self,
@@ -217,11 +223,11 @@ class Session:
 
         What goes wrong is raised.
         """
-        with self.asking(origin=origin) as asked:
-            skill = asked.find(name, source)
-            effect = asked.require(skill)
-            loaded = load_document(skill) if whole else asked.body(skill, section)
-            return self._loaded(skill, loaded, effect, asked)
+        with self.asking(origin=origin) as act:
+            skill = act.find(name, source)
+            effect = skills.use(act, skill)
+            loaded = load_document(skill) if whole else skills.body(act, skill, section)
+            return skills.given(act, skill, loaded, effect)
 
     def publish(self, skill: Skill, known: Publications) -> PublishedSkill:
         """Return a skill with every file that this agent may read without asking, for another program."""
@@ -229,115 +235,67 @@ class Session:
 
     def read_bytes(self, name: str, path: str) -> bytes:
         """Return one file of a skill byte by byte, without making the skill active; raise what goes wrong."""
-        with self.asking() as asked:
-            return asked.read_bytes(asked.find(name), path)
-
-    def _load(self, skill: Skill, asked: SessionCall, task: str, *, whole: bool) -> Result:
-        """Load the instructions of a skill and make it active; loaded again, it gives its text again."""
-        effect = asked.require(skill)
-        if skill.controls.run_mode == "subagent" and self.host is not None:
-            return self.host.run_subagent(skill, task, effect)
-        loaded = asked.body(skill, whole=whole)
-        if self.host is not None and not self.host.has_room_for(loaded.text):
-            raise VademecumError(f"The instructions of {skill.name} do not fit any more.", code="max-context")
-        return self._loaded(skill, loaded, effect, asked, activate=True)
+        with self.asking() as act:
+            return skills.read_bytes(act, act.find(name), path)
 
     def nested_body(self, skill: Skill) -> Loaded:
         """Read the one skill of a child agent, which passed the gate of its parent already."""
-        return self.asking(origin="nested").body(skill)
+        return skills.body(self.asking(origin="nested"), skill)
 
     def load_nested(self, skill: Skill, loaded: Loaded, effect: str) -> Result:
         """Make the one skill of a child agent active in its own run."""
-        with self.asking(origin="nested") as asked:
-            return self._loaded(skill, loaded, effect, asked, activate=True)
+        self.make_active(skill)
+        with self.asking(origin="nested") as act:
+            return skills.given(act, skill, loaded, effect)
 
-    def _loaded(
-        self, skill: Skill, loaded: Loaded, effect: str, asked: SessionCall, *, activate: bool = False
-    ) -> Result:
-        if activate:
-            with self._lock:
-                self._unloaded.pop(skill.location, None)
-                self._active.pop(skill.location, None)
-                self._active[skill.location] = skill
-        report = loaded.report.to_json()
-        asked.write("skill_loaded", skill=skill.skill_id, origin=asked.origin, effect=effect, report=report)
-        return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
-
-    def _about_skill(self, call: calls.SkillCall, asked: SessionCall) -> Result:
-        match call:
-            case calls.UseSkill(name=name, source=source, task=task):
-                whole = isinstance(call, calls.LoadSkill)
-                return self._load(asked.find(name, source), asked, task, whole=whole)
-            case calls.UnloadSkill(skill=name, source=source):
-                return self._unload(self._chosen(name, source, asked), asked)
-            case calls.SearchSkills():
-                return asked.search(call)
-            case calls.LoadSkillAsset():
-                return asked.asset(call)
-            case calls.ListSkillAssets():
-                return asked.assets(call)
-            case calls.GetSkillScriptPath():
-                return asked.script_path(call)
-            case _:
-                assert_never(call)
-
-    def _unload(self, skill: Skill, asked: SessionCall) -> Result:
+    def unload(self, skill: Skill, act: Act) -> Result:
         """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
         with self._lock:
             self._active.pop(skill.location, None)
-            if asked.origin != "user":
+            if act.origin != "user":
                 self._unloaded[skill.location] = skill
-        asked.write("skill_unloaded", skill=skill.skill_id)
+        act.write("skill_unloaded", skill=skill.skill_id)
         return Result(f"{skill.name} is not loaded any more.")
 
     def find(self, name: str, source: str = "", origin: Origin | None = None) -> Skill:
         """Return the skill of that name that may be known: for a model, one of those it was offered."""
         return self.asking(origin=origin).find(name, source)
 
-    def _chosen(self, name: str, source: str, asked: SessionCall) -> Skill:
+    def chosen(self, name: str, source: str, act: Act) -> Skill:
         """Return the active skill of that name, of namesakes the one loaded last."""
         active = self.view.index.restricted(reversed(self.active))
         try:
             return active.get(name, source=source or None)
         except SkillNotFound:
-            found = asked.find(name, source)
+            found = act.find(name, source)
         raise VademecumError(f"The skill {found.name!r} is not loaded: load it first.", code="not-loaded")
 
     # Tools
 
     def _tool(
-        self,
-        call: calls.ToolCall,
-        asked: SessionCall,
-        cancelled: Callable[[], bool],
-        for_skill: str | None,
-        stdin: int | None,
+        self, call: calls.RunScript | calls.DirectCall, act: Act, for_skill: str | None, stdin: int | None
     ) -> Result:
-        skill = None
-        if isinstance(call, calls.RunScript):
-            skill = self._chosen(call.skill, call.source, asked)
-        elif for_skill is not None:
-            source, _, name = for_skill.rpartition(":")
-            skill = self._chosen(name, source, asked)
-        act = Act(asked, call, skill, cancelled)
         kind: Kind = "tool"
         if isinstance(call, calls.RunScript):
             from vademecum.session.launch import prepared  # noqa: PLC0415 - for scripts alone
 
-            assert skill is not None
+            skill = act.skill = self.chosen(call.skill, call.source, act)
             kind, (name, said, work) = "script", prepared(act, call, skill, stdin)
         else:
             from vademecum.session.direct import perform  # noqa: PLC0415 - for other tools alone
 
-            name, said, work = act.tool, calls.said(call), partial(perform, act)
+            if for_skill is not None:
+                source, _, skill_name = for_skill.rpartition(":")
+                act.skill = self.chosen(skill_name, source, act)
+            name, said, work = act.tool, calls.said(call), partial(perform, act, call)
 
         def do() -> Result:
-            seen = act.perform(work)
+            seen = act.perform(work, calls.said(call))
             came: TextKind = "error" if seen.code else "tool"
             left = (seen.files, seen.advice, seen.outputs, contents_of(seen.outputs))
-            return Result(seen.text, seen.code, came, skill, None, seen.facts, *left)
+            return Result(seen.text, seen.code, came, act.skill, None, seen.facts, *left)
 
-        return asked.guarded(kind, name, said, do)
+        return act.guarded(kind, name, said, do)
 
     def bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
         """Return the skills that bound tools, active and unloaded, with those of the parent."""
@@ -355,9 +313,15 @@ class Session:
 
         return (self._choose_sandbox or choose_sandbox)(self.place.config.execution.sandbox)
 
-    def asking(self, approver: Approver | None = None, origin: Origin | None = None) -> SessionCall:
+    def asking(
+        self,
+        approver: Approver | None = None,
+        origin: Origin | None = None,
+        call: calls.Call | None = None,
+        cancelled: Callable[[], bool] = bool,
+    ) -> Act:
         """Begin one call, whose questions the approver answers."""
-        return SessionCall(self, approver or self._approver or Nobody(), origin or self._origin)
+        return Act(self, approver or self._approver or Nobody(), origin or self._origin, call, cancelled)
 
     # The record
 
@@ -405,8 +369,8 @@ class Session:
 
     def write(self, type_: str, **data: Any) -> None:
         """Add an event to the record of the run."""
-        with self.asking() as asked:
-            asked.write(type_, **data)
+        with self.asking() as act:
+            act.write(type_, **data)
 
     def _start(self, request: str = "", *, model: str = "another program's", **more: Any) -> Record:
         """Begin the record of a run; answers "for this run" are forgotten, unless it is a child's."""

@@ -239,19 +239,10 @@ class NetworkRequest(Parameters):
 
 P = TypeVar("P", bound=Parameters)
 SkillCall = UseSkill | UnloadSkill | SearchSkills | LoadSkillAsset | GetSkillScriptPath | ListSkillAssets
-ToolCall = (
-    ReadFile
-    | ListDir
-    | Grep
-    | RunScript
-    | RunCommand
-    | WriteFile
-    | EditFile
-    | SaveOutput
-    | DeleteFile
-    | NetworkRequest
+DirectCall = (
+    ReadFile | ListDir | Grep | RunCommand | WriteFile | EditFile | SaveOutput | DeleteFile | NetworkRequest
 )
-Call = SkillCall | ToolCall
+Call = SkillCall | RunScript | DirectCall
 
 # Calls about skills, then the tools in the order of their risk.
 CALLS: dict[str, type[Call]] = {
