@@ -185,7 +185,7 @@ class SkillIndex:
         for skill in (*self.skills, *self.shadowed) if name[:1] == "/" or ":" in name else ():
             if name in (skill.location, skill.skill_id) and source in {None, skill.source}:
                 return skill
-        if name[:1] == "/" and "\0" not in name and (linked := self._by_place.get(os.path.realpath(name))):
+        if name[:1] == "/" and "\0" not in name and (linked := self.by_place.get(os.path.realpath(name))):
             return linked
         level, colon, rest = name.strip().partition(":")
         if colon and level in get_args(Source) and source in {None, level}:
@@ -230,14 +230,9 @@ class SkillIndex:
         wanted = comparable(name.strip()).casefold()
         return [s for s in (*self.skills, *self.shadowed) if s.alias and s.alias.casefold() == wanted]
 
-    def at(self, path: Path) -> Skill | None:
-        """Return the skill whose directory contains a path, or ``None``."""
-        found = (self._by_place.get(str(place)) for place in (path, *path.parents))
-        return next(filter(None, found), None)
-
     @cached_property
-    def _by_place(self) -> dict[str, Skill]:
-        """The look-up by real directory."""
+    def by_place(self) -> dict[str, Skill]:
+        """The skills by their real directories."""
         return {os.path.realpath(skill.location): skill for skill in (*self.shadowed, *self.skills)}
 
     def fetch(self, skill: Skill) -> None:

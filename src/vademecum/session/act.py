@@ -192,9 +192,15 @@ class Act(ExitStack):
 
     def decided(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decided:
         """Return a request of this caller, and what the rules say of it."""
+        ((request, decision),) = self.all_decided([(permission, resources, "")], skill)
+        return request, decision
+
+    def all_decided(self, wanted: Sequence[Finer], skill: Skill | None = None) -> list[Decided]:
+        """Return several requests of this caller, and what the rules say of each."""
         name = None if skill is None else skill.name
-        request = Request(permission, resources, self.origin, self.session.agent, name)
-        return request, self.session.gate.policy.decide(request)
+        origin, agent = self.origin, self.session.agent
+        requests = [Request(each, names, origin, agent, name) for each, names, _ in wanted]
+        return list(zip(requests, map(self.session.gate.policy.decide, requests), strict=True))
 
     def decision(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decision:
         """Return what the rules say of one request of this caller."""
@@ -249,7 +255,7 @@ class Act(ExitStack):
 
         What the rules deny to be read or run is hidden from a model: it gets the error of something missing.
         """
-        decided = [self.decided(each, names, self.skill) for each, names, _ in wanted]
+        decided = self.all_decided(wanted, self.skill)
         self.asked = [*self.asked, *decided]
         for (request, decision), (_, _, shown) in zip(decided, wanted, strict=True):
             hides = decision.effect is Effect.DENY and request.permission in _HIDING
@@ -440,7 +446,7 @@ class Act(ExitStack):
         """Return whether a path may be read without asking; what may not is not mentioned."""
         names = self.session.place.workspace.rule_names(real)
         finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
-        return max([self.decision(each, resources).effect for each, resources, _ in finer]) <= most
+        return max([decision.effect for _, decision in self.all_decided(finer)]) <= most
 
     def may_list(self, real: Path) -> bool:
         """Return whether the caller may know of a path."""

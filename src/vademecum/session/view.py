@@ -80,9 +80,9 @@ class View:
 
     def owners(self, real: Path) -> list[tuple[Skill, str]]:
         """Return the skills that a file belongs to, with its paths there, also by a second name of it."""
-        skill = self.index.at(real)
-        if skill is not None:
-            return [(skill, os.path.relpath(real, os.path.realpath(skill.location)))]
+        for place in map(str, (real, *real.parents)):
+            if place in self.index.by_place:
+                return [(self.index.by_place[place], os.path.relpath(real, place))]
         try:
             about = os.stat(real)
         except (OSError, ValueError):
