@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import contextlib
 import os
 import shutil
 import signal
@@ -534,6 +535,12 @@ def children_with(word: str) -> list[int]:
     return found
 
 
+def end_children_with(word: str) -> None:
+    for orphan in children_with(word):
+        with contextlib.suppress(ProcessLookupError):  # it may end by itself once its parent is gone
+            os.kill(orphan, signal.SIGKILL)
+
+
 def test_an_index_that_hangs(shop: Shop) -> None:
     shop.index.add("tiny")
     shop.index.silent.set()
@@ -608,8 +615,7 @@ def test_a_builder_that_was_killed_leaves_nothing_in_the_way(shop: Shop, sandbox
     assert (built.cached, steps[0]) == (False, "resolving tiny")
     assert shop.left() == [built.python.parents[1].name]
     assert printed(built, "import tiny; print(tiny.VERSION)", sandbox, shop.place) == "1.0"
-    for orphan in children_with(str(shop.place)):
-        os.kill(orphan, signal.SIGKILL)
+    end_children_with(str(shop.place))
 
 
 def test_one_that_waits_for_another_says_so_and_can_be_cancelled(shop: Shop) -> None:
@@ -624,8 +630,7 @@ def test_one_that_waits_for_another_says_so_and_can_be_cancelled(shop: Shop) -> 
     assert said == ["waiting for another process that installs packages"]
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
-    for orphan in children_with(str(shop.place)):
-        os.kill(orphan, signal.SIGKILL)
+    end_children_with(str(shop.place))
 
 
 @pytest.mark.parametrize(

@@ -132,16 +132,12 @@ class Conversation:
     agent: Agent
     session: Session
     model: Model
-    transcript: Transcript = field(init=False)
+    _said: Transcript | None = field(default=None, init=False)
     _loop: Loop | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        """Begin with nothing said."""
-        self.clear()
 
     def clear(self) -> None:
         """Forget what was said; skills and outputs stay."""
-        self.transcript = Transcript(wire_of(self.model), "", self.agent.budget.context_tokens)
+        self._said = None
 
     def run(
         self, request: str, *, skills: Sequence[str] = (), files: Sequence[str] = (), before: str = ""
@@ -158,8 +154,10 @@ class Conversation:
         room = self.agent.budget.context_tokens * CHARS_A_TOKEN // CATALOGUE_SHARE
         offered = session.view.offered.skills
         catalogue = render_catalogue(offered, budget=room)
-        if (self.transcript.catalogue, self.transcript.wire) != (shown := safe(catalogue.text), wire):
-            self.transcript.speak(wire, shown)
+        shown = safe(catalogue.text)
+        said = self._said = self._said or Transcript(wire, shown, self.agent.budget.context_tokens)
+        if (said.catalogue, said.wire) != (shown, wire):
+            said.speak(wire, shown)
         with self._hosting():
             given = [name for pattern in files for name in session.place.workspace.named(pattern)]
             mentions = files_in(text, session.place.workspace, given=given)
@@ -177,9 +175,7 @@ class Conversation:
                     else {}
                 ),
             )
-            self._loop = Loop(
-                self.model, session, record, self.transcript, self.agent.budget, self.agent.settings
-            )
+            self._loop = Loop(self.model, session, record, said, self.agent.budget, self.agent.settings)
             about = self._about(text, found, catalogue)
             if before:
                 about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
@@ -214,25 +210,25 @@ class Conversation:
 
     def has_room_for(self, text: str) -> bool:
         """Return whether a skill's instructions still fit into the context."""
-        return self.transcript.has_room_for(text)
+        return self._said is None or self._said.has_room_for(text)
 
     def run_subagent(self, skill: Skill, task: str, effect: str) -> Result:
         """Run one skill by itself, with its own context, half of what is left, and the same rules."""
         assert self._loop is not None
-        spent = self._loop.spent
+        spent, parent = self._loop.spent, self._loop.said
         budget = self.agent.budget.share(spent)
         if min(budget.turns, budget.tool_calls, budget.script_runs) < 1:
             return Result(f"Too little is left of the budget to run {skill.name}.", "budget")
         session = self.session.child()
         loaded = session.nested_body(skill)
-        request = safe(task) if task else self.transcript.request
+        request = safe(task) if task else parent.request
         limits = asdict(budget)
         record = session.begin(
             request, model=self.model.name, budget=limits, skills=1, parent=self.session.run_id
         )
         self.session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=limits)
         alone = "This is a run of its own, for the loaded skill alone."
-        said = Transcript(self.transcript.wire, alone, self.transcript.limit)
+        said = Transcript(parent.wire, alone, parent.limit)
         session.load_nested(skill, loaded, effect)
         loop = Loop(self.model, session, record, said, budget, self.agent.settings)
         loop.skills.add(skill.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,15 +34,16 @@ class View:
         agent: str = "default",
         origin: Origin = "model",
     ) -> None:
-        def is_offered(skill: Skill) -> bool:
-            if origin == "model" and skill.controls.disable_model_invocation:
-                return False
-            request = Request("skill", (skill.name,), origin, agent, skill.name)
-            return policy.decide(request).effect < Effect.DENY
+        def offered(skills: Sequence[Skill]) -> list[Skill]:
+            meant = [
+                each for each in skills if origin != "model" or not each.controls.disable_model_invocation
+            ]
+            requests = [Request("skill", (each.name,), origin, agent, each.name) for each in meant]
+            decisions = map(policy.decide, requests)
+            return [each for each, said in zip(meant, decisions, strict=True) if said.effect < Effect.DENY]
 
         self.index = index
-        shadowed = [skill for skill in index.shadowed if is_offered(skill)]
-        self.offered = index.restricted([skill for skill in index.skills if is_offered(skill)], shadowed)
+        self.offered = index.restricted(offered(index.skills), offered(index.shadowed))
 
     @classmethod
     def of_nothing(cls, index: SkillIndex) -> View:
