@@ -62,7 +62,7 @@ def explain_command(
         and grant.resource in resources
         and grant.project in {"", str(project_of(context))}
     ]
-    lines = [said(request, decision)]
+    lines = [said([request], decision)]
     if decision.effect is Effect.ASK:
         lines += [f"answer {grant.id} is remembered for it, for the skill as it was then" for grant in grants]
     return CommandResult(

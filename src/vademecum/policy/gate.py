@@ -144,8 +144,7 @@ class Gate:
             )
 
 
-def _wanted(requests: Request | Sequence[Request]) -> str:
-    requests = (requests,) if isinstance(requests, Request) else requests
+def _wanted(requests: Sequence[Request]) -> str:
     return "; ".join(f"{r.permission} {', '.join(map(repr, r.resources))}" for r in requests)
 
 
@@ -159,7 +158,7 @@ def _remedies(decided: Sequence[Decision], also: Sequence[Decision]) -> str:
 
 
 def refusal(
-    requests: Request | Sequence[Request],
+    requests: Sequence[Request],
     decision: Decision,
     answer: Answer | None = None,
     remedies: str | None = None,
@@ -175,7 +174,7 @@ def refusal(
     return Denied(f"{text}.", advice=advice)
 
 
-def said(requests: Request | Sequence[Request], decision: Decision, remedies: str | None = None) -> str:
+def said(requests: Sequence[Request], decision: Decision, remedies: str | None = None) -> str:
     """Return a decision as one sentence: what, because of which rule, and what would allow it."""
     remedy = decision.remedy if remedies is None else remedies
     if remedy:

@@ -210,11 +210,9 @@ class Act(ExitStack):
         """Return the test whether the caller may know of a file of a skill: what is denied is not named."""
 
         def sees(relative: str) -> bool:
-            for permission in ("resource", "script") if relative.startswith("scripts/") else ("resource",):
-                named = (f"{skill.name}/{relative}",)
-                if self.decision(permission, named, skill).effect is Effect.DENY:
-                    return False
-            return True
+            names = (f"{skill.name}/{relative}",)
+            kinds = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
+            return all(self.decision(each, names, skill).effect is not Effect.DENY for each in kinds)
 
         return sees
 
@@ -281,7 +279,7 @@ class Act(ExitStack):
         for request, decision in (*self.asked, *((tool, bound) for bound in bounds)):
             if decision.effect is Effect.DENY:
                 self.refused = decision
-                raise refusal(request, decision)
+                raise refusal([request], decision)
 
     def _not_there(self, permission: str, shown: str) -> VademecumError:
         if isinstance(self.call, calls.RunScript) and not shown and self.skill is not None:
@@ -374,20 +372,18 @@ class Act(ExitStack):
             ]
         if self.tool in _LASTING:
             excluding += [(skill, Effect.ASK) for skill in unloaded]
+        uses = [(self.tool, used_on)]
+        if isinstance(self.call, calls.RunCommand):  # what it changes and reaches must be in the list as well
+            uses = [(self.tool, used_on[:1]), ("write_file", tuple(self.call.writes))]
+            uses.append(("network_request", tuple(self.call.network)))
         found = [
             bounded(tool, names, skill=skill.name, allowed_tools=allowed, effect=effect)
             for skill, effect in excluding
             if (allowed := skill.controls.allowed_tools) is not None
-            for tool, names in self._bounded_uses(used_on)
+            for tool, names in uses
+            if names or tool == self.tool
         ]
         return [decision for decision in found if decision is not None]
-
-    def _bounded_uses(self, used_on: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
-        """Return what lists of tools are asked about: the tool, and what a command changes and reaches."""
-        if not isinstance(self.call, calls.RunCommand):
-            return [(self.tool, used_on)]
-        more = ("write_file", tuple(self.call.writes)), ("network_request", tuple(self.call.network))
-        return [(self.tool, used_on[:1]), *((tool, names) for tool, names in more if names)]
 
     def _risk(self, used_on: tuple[str, ...]) -> list[Decision]:
         """Return the approval that a risky tool needs, unless this run was started with it."""

@@ -433,7 +433,7 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
         if permission == "private-network":
             request, decision = act.decided(permission, (hop.resource,))
             if decision.effect is not Effect.ALLOW:
-                raise refusal(request, decision)
+                raise refusal([request], decision)
 
     return permit
 

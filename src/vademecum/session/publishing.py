@@ -131,7 +131,9 @@ def read_bytes(skill: Skill, path: str) -> bytes:
     if path == MANIFEST:
         data = read_manifest(skill, cap=MAX_BYTES + 1)
     else:
-        if any(_is_passed_over(step) for step in path.split("/")) or path == skill.file:
+        steps = path.split("/")
+        passed_over = any(s in PASSED_OVER or s.endswith(".pyc") or not s.isprintable() for s in steps)
+        if passed_over or path == skill.file:
             raise FileNotFoundError(path)
         data = read_contained(skill.location, path, MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -147,10 +149,6 @@ def _tree(skill: Skill) -> _Tree:
         with contextlib.suppress(OSError):
             tree.append((path, signature_of(os.stat(f"{skill.location}/{place}"))))
     return tuple(sorted(tree))
-
-
-def _is_passed_over(name: str) -> bool:
-    return name in PASSED_OVER or name.endswith(".pyc") or not name.isprintable()
 
 
 def _unfit(skill: Skill, reason: str) -> LoadRefused:
