@@ -36,7 +36,7 @@ from vademecum.models.scripted_model import Scripted, Turn
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
 from vademecum.policy.engine import Policy, allowing, default_rules
 from vademecum.registry.index import SkillIndex
-from vademecum.runs.record import Event
+from vademecum.runs.record import Event, masked
 from vademecum.session.view import View
 
 MAX_ANSWER_CHARS = 20_000
@@ -50,7 +50,7 @@ class Trials:
 
     def __init__(self, workshop: EvalSettings) -> None:
         self._workshop = workshop
-        self._masked = Secrets(workshop.env).mask
+        self._secrets = Secrets(workshop.env)
         self._runs = workshop.out / RUNS
         self._models = dict(workshop.models)
         self._parts: dict[Configuration, tuple[SkillIndex, Policy, View]] = {}
@@ -95,7 +95,7 @@ class Trials:
             ranked=tuple(started.get("ranked") or ()),
             status=outcome.status,
             stop_reason=outcome.stop_reason,
-            answer=self._masked(outcome.answer)[:MAX_ANSWER_CHARS],
+            answer=masked(outcome.answer, self._secrets)[:MAX_ANSWER_CHARS],
             error=error,
             run=outcome.run_id,
             **costs,

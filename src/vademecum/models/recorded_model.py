@@ -16,6 +16,7 @@ from vademecum.errors import FileRefused, ModelReplyWrong
 from vademecum.files import read_capped
 from vademecum.masking import Secrets
 from vademecum.models.base import Message, Model, OnText, Reply, Wire, needs_ranking, wire_of
+from vademecum.runs.record import masked
 
 Mode = Literal["record", "replay", "strict"]
 
@@ -62,7 +63,7 @@ class Recorded:
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
         """Return the kept reply, or the model's, which is kept then."""
-        texts = [_DATE.sub("date: any", self._secrets.mask(message.content)) for message in messages]
+        texts = [_DATE.sub("date: any", masked(message.content, self._secrets)) for message in messages]
         sent = [structs.replace(m, content=text) for m, text in zip(messages, texts, strict=True)]
         key = hashlib.sha256(msgspec.json.encode([sent, schema], order="sorted")).hexdigest()
         found = self._known.get(key)
@@ -74,17 +75,16 @@ class Recorded:
             to_this = " to this" if self._known else ""
             raise ModelReplyWrong(f"The tape {self._tape} has no reply{to_this}: {_ANEW}")
         reply = self._inner.reply(messages, schema=schema, on_text=on_text)
-        mask = self._secrets.mask
-        calls = tuple(structs.replace(call, arguments=mask(call.arguments)) for call in reply.calls)
-        self._keep(_Taped(key, sent, structs.replace(reply, text=mask(reply.text), calls=calls)))
-        return reply
-
-    def _keep(self, taped: _Taped) -> None:
-        self._known[taped.key] = taped
+        calls = tuple(
+            structs.replace(call, arguments=masked(call.arguments, self._secrets)) for call in reply.calls
+        )
+        text = masked(reply.text, self._secrets)
+        taped = self._known[key] = _Taped(key, sent, structs.replace(reply, text=text, calls=calls))
         self._tape.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with os.fdopen(os.open(self._tape, flags, 0o600), "ab") as tape:
             tape.write(msgspec.json.encode(taped) + b"\n")
+        return reply
 
 
 def _read(tape: Path) -> dict[str, _Taped]:
