@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from vademecum.agent.loop import Loop, Outcome
-from vademecum.agent.plan import Budget, Settings
+from vademecum.agent.plan import Budget
 from vademecum.agent.transcript import Transcript, request_section, safe, untrusted
 from vademecum.config import SandboxName
 from vademecum.context import Context
@@ -85,7 +85,6 @@ class Agent:
     approver: Approver | None = None
     name: str = "default"
     budget: Budget = Budget()
-    settings: Settings = Settings()
     context: Context | None = None
     listener: Listener | None = None
     runs: Path | None = None
@@ -175,7 +174,7 @@ class Conversation:
                     else {}
                 ),
             )
-            self._loop = Loop(self.model, session, record, said, self.agent.budget, self.agent.settings)
+            self._loop = Loop(self.model, session, record, said, self.agent.budget)
             about = self._about(text, found, catalogue)
             if before:
                 about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
@@ -230,7 +229,7 @@ class Conversation:
         alone = "This is a run of its own, for the loaded skill alone."
         said = Transcript(parent.wire, alone, parent.limit)
         session.load_nested(skill, loaded, effect)
-        loop = Loop(self.model, session, record, said, budget, self.agent.settings)
+        loop = Loop(self.model, session, record, said, budget)
         loop.skills.add(skill.name)
         outcome = loop.run(request, about=f"budget: {budget}", loaded=[said.keep(skill, loaded.text)])
         spent.add(loop.spent)

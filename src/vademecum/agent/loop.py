@@ -13,8 +13,8 @@ import msgspec
 from msgspec import structs
 
 from vademecum.agent import protocol
-from vademecum.agent.plan import LIMITS, Budget, Plan, Settings, Spent, updated
-from vademecum.agent.transcript import COMPACT_AT, Observed, Transcript, safe, shortened, untrusted
+from vademecum.agent.plan import LIMITS, Budget, Plan, Spent, updated
+from vademecum.agent.transcript import COMPACT_AT, Transcript, untrusted
 from vademecum.errors import (
     Declined,
     ModelFailed,
@@ -34,7 +34,9 @@ from vademecum.tools.exchange import Output
 
 Status = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
 
+SAME_FAILURES = 3  # one after the other, then the run ends
 ATTEMPTS = 3  # with a model that cannot be reached
+PAUSE_SECONDS = 1.0  # before the second attempt; twice as long before each later one
 MAX_WAIT_SECONDS = 30.0
 MAX_CONTINUATIONS = 4
 MAX_ANSWER_CHARS = 1_000_000
@@ -95,7 +97,6 @@ class Loop:
     record: Record
     said: Transcript
     budget: Budget
-    settings: Settings
     spent: Spent = field(default_factory=Spent)
     skills: set[str] = field(default_factory=set)
     _started: float = field(default_factory=time.monotonic)
@@ -114,10 +115,12 @@ class Loop:
         """
         try:
             self.said.ask(request, about=about, skills=[*loaded, *map(self._named, named)])
-            while True:
-                self._check_progress()
-                if ended := self._perform(self._decide()):
-                    return ended
+            while (ended := self._perform(self._decide())) is None:
+                last = self._failures[-SAME_FAILURES:]
+                if len(last) == SAME_FAILURES and len(set(last)) == 1:
+                    code = self._last.code
+                    raise _GaveUp(code if code.startswith("max_") else "repeated_failure")
+            return ended
         except _GaveUp as reason:
             return self._give_up(str(reason))
         except Deferred as deferred:
@@ -253,16 +256,9 @@ class Loop:
     def _observe(self, kind: str, result: Result, about: str = "") -> str:
         """Write down what came of an action, and return it as the model sees it."""
         self._outputs += result.outputs
-        number = len(self.said.observed) + 1
         shown = f" {visible(about)[:MAX_ABOUT_CHARS]}" if about else ""
-        line = f"[{number}] {kind}{shown}: {result.code or 'ok'}"
+        line = f"[{len(self.said.observed) + 1}] {kind}{shown}: {result.code or 'ok'}"
         kept = self.record.keep(result.text) if result.text else ""
-        path = os.path.relpath(self.record.place / kept, self.session.place.context.cwd) if kept else ""
-        is_foreign = result.kind and result.text
-        framed = (
-            untrusted(shortened(result.text, path), kind=result.kind) if is_foreign else safe(result.text)
-        )
-        self.said.observed.append(Observed(line, path))
         self.record.add("observation", line=line, code=result.code, kept=kept, characters=len(result.text))
         if kind != "plan_update":
             self._last = result
@@ -270,7 +266,8 @@ class Loop:
             self._failures = [*self._failures, failure] if result.code else []
             if result.code:
                 self._fault = f"{kind}{shown}: {result.text}"
-        return f"{line}\n{framed}" if framed else line
+        path = os.path.relpath(self.record.place / kept, self.session.place.context.cwd) if kept else ""
+        return self.said.observe(line, result.text, result.kind, path)
 
     # Deciding
 
@@ -300,13 +297,6 @@ class Loop:
             return decision
         raise _GaveUp("bad_replies")
 
-    def _check_progress(self) -> None:
-        """Give up after the same failure again and again."""
-        last = self._failures[-self.settings.same_failures :]
-        if len(last) == self.settings.same_failures and len(set(last)) == 1:
-            code = self._last.code
-            raise _GaveUp(code if code.startswith("max_") else "repeated_failure")
-
     def _whole(self, watched: protocol.Watched) -> Reply:
         """Ask for a reply; a plain answer that was cut is continued where it stopped."""
         text = ""
@@ -334,16 +324,15 @@ class Loop:
         A model that turns out not to know native tool calls is asked for JSON text.
         """
         said = self.said
-        measured = said.measured()
-        if measured["tokens"] > said.limit * COMPACT_AT and self._shorten():
-            measured = said.measured()
-        if measured["tokens"] > said.limit:
+        if said.tokens > said.limit * COMPACT_AT:
+            self._shorten()
+        if said.tokens > said.limit:
             raise _GaveUp("max_context")
         self.spent.turns += 1
         failed, is_shortened = 0, False
         while True:
             schema = protocol.schema() if said.wire == "json" else {}
-            self.record.add("model_asked", turn=self.spent.turns, **measured)
+            self.record.add("model_asked", turn=self.spent.turns, **said.measured())
             started = time.monotonic()
             try:
                 reply = self.model.reply(tuple(said.messages), schema=schema, on_text=watched)
@@ -351,20 +340,19 @@ class Loop:
                 if said.wire == "json":
                     raise
                 said.speak("json")
-                measured = said.measured()
                 self._failed(error, watched)
             except ModelOverflow as error:
                 self._failed(error, watched)
                 said.limit = min(said.limit, int(said.tokens * 0.75))
                 if is_shortened or not self._shorten():
                     raise
-                is_shortened, measured = True, said.measured()
+                is_shortened = True
             except ModelUnavailable as error:
                 self._failed(error, watched, error.wait)
                 failed += 1
                 if failed == ATTEMPTS or (error.wait or 0) > MAX_WAIT_SECONDS:
                     raise
-                time.sleep(self.settings.pause * 2.0 ** (failed - 1) if error.wait is None else error.wait)
+                time.sleep(PAUSE_SECONDS * 2.0 ** (failed - 1) if error.wait is None else error.wait)
             else:
                 self._count(reply, time.monotonic() - started)
                 return reply
@@ -418,7 +406,7 @@ class Loop:
         """Return what ended the run, what was done, where the outputs are, and the last fault."""
         lines = [head]
         if self.said.observed:
-            lines += ["What was done:", *(seen.line for seen in self.said.observed[-10:])]
+            lines += ["What was done:", *(line for line, _ in self.said.observed[-10:])]
         if self._outputs:
             lines.append(f"Outputs: {', '.join(output.reference for output in self._outputs)}")
         if self._fault:

@@ -61,14 +61,6 @@ def estimate(text: str) -> int:
     return -(-size // BYTES_A_TOKEN)
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """The result of one action: a line that says it, and the path of its full text, if it has any."""
-
-    line: str
-    kept: str
-
-
 @dataclass(slots=True)
 class Transcript:
     """The messages of one conversation, and what has to survive their compaction.
@@ -84,7 +76,7 @@ class Transcript:
     earlier: list[tuple[str, str]] = field(default_factory=list)
     plan: Plan | None = None
     skills: dict[str, str] = field(default_factory=dict)
-    observed: list[Observed] = field(default_factory=list)
+    observed: list[tuple[str, str]] = field(default_factory=list)  # lines, and the paths of the full texts
     _counted: int = 0  # tokens, by the provider's last count
     _since: int = 0  # tokens of the messages that it does not include, estimated
     _characters: int = 0
@@ -112,6 +104,12 @@ class Transcript:
     def told(self, text: str, call_id: str = "") -> None:
         """Append what came of an action, or what is wrong with a reply."""
         self._append(Message("tool", text, call_id=call_id) if call_id else Message("user", text))
+
+    def observe(self, line: str, text: str, kind: str, path: str) -> str:
+        """Remember a result by its line, and return it as a message has it; text of a ``kind`` is not ours."""
+        self.observed.append((line, path))
+        shown = untrusted(shortened(text, path), kind=kind) if kind and text else safe(text)
+        return f"{line}\n{shown}" if shown else line
 
     def answered(self, answer: str, why: str) -> None:
         """Close a request: calls without a result get one, and the answer is the last word."""
@@ -168,7 +166,7 @@ class Transcript:
         if sum(map(_size, (self.messages[0], summary, *tail))) >= before * 0.9:
             return None
         self._restart([summary, *tail])
-        kept = [seen.kept for seen in self.observed if seen.kept]
+        kept = [path for _, path in self.observed if path]
         sizes = {"tokens_before": before, "tokens_after": self.tokens}
         return {"observations": len(self.observed), **sizes, "kept": kept}
 
@@ -190,7 +188,7 @@ class Transcript:
         short = [[" ".join(text.split())[:MAX_QUOTED_CHARS] for text in pair] for pair in self.earlier]
         earlier = "\n".join(f"asked: {asked}\nanswered: {said}" for asked, said in short)
         seen = self.observed[-MAX_LINES:]
-        done = [f"{each.line} (full text: {each.kept})" if each.kept else each.line for each in seen]
+        done = [f"{line} (full text: {path})" if path else line for line, path in seen]
         found = {
             "request": self.request,
             "earlier in this conversation": earlier and untrusted(earlier, kind="conversation"),
