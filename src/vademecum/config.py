@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MAX_CONFIG_BYTES = 1024 * 1024
+_BRANCH = re.compile(r"\[|^(?:bool|str|int)$")
 
 # The most that each limit may be; the least is one.
 _MOST = {
@@ -337,7 +339,11 @@ def _is_there(file: Path) -> bool:
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = read_capped(file, cap=MAX_CONFIG_BYTES).decode("utf-8-sig")
-        data = _json(text) if file.suffix == ".json" else _toml(text)
+        if file.suffix == ".toml":
+            import tomllib  # noqa: PLC0415 - only for the few who write TOML
+
+            text = json.dumps(tomllib.loads(text), default=str)  # one set of rules checks both formats
+        data = _json(text)
     except (OSError, FileRefused) as error:
         raise ConfigError(f"{file} cannot be read ({error}): repair or remove it.") from error
     except (ValueError, RecursionError) as error:
@@ -358,13 +364,6 @@ def _json(text: str) -> Any:
         raise ValueError(f"{constant} is no JSON number")
 
     return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
-
-
-def _toml(text: str) -> Any:
-    import tomllib  # noqa: PLC0415 - only for the few who write TOML
-
-    # Through JSON, so that both formats are checked by one set of rules (dates become text).
-    return json.loads(json.dumps(tomllib.loads(text), default=str))
 
 
 def _check(data: dict[str, Any], file: Path | None) -> Config:
@@ -431,7 +430,8 @@ def _explain(details: list[ErrorDetails]) -> list[str]:
     sentences: dict[str, str] = {}
     for detail in details:
         unknown = detail["type"] == "unexpected_keyword_argument"
-        place = [str(part) for part in detail["loc"] if unknown or not _is_branch(part)]
+        # A step such as `tuple[str, ...]` or `bool` is the branch of a union and not a key.
+        place = [part for part in map(str, detail["loc"]) if unknown or not _BRANCH.search(part)]
         key = ".".join(place)
         accepted = detail["msg"].removeprefix("Input should be ")
         if unknown:
@@ -448,11 +448,6 @@ def _explain(details: list[ErrorDetails]) -> list[str]:
             found = json.dumps(detail["input"], ensure_ascii=False)[:60]
             sentences[key] = f"{key!r} is {found}: it should be {accepted}"
     return list(sentences.values())
-
-
-def _is_branch(part: int | str) -> bool:
-    """Return whether a step of pydantic's location is the branch of a union and not a key."""
-    return isinstance(part, str) and ("[" in part or part in {"bool", "str", "int"})
 
 
 def _suggestion(place: list[str]) -> str:

@@ -115,12 +115,9 @@ class Loop:
         """
         try:
             self.said.ask(request, about=about, skills=[*loaded, *map(self._named, named)])
-            while (ended := self._perform(self._decide())) is None:
-                last = self._failures[-SAME_FAILURES:]
-                if len(last) == SAME_FAILURES and len(set(last)) == 1:
-                    code = self._last.code
-                    raise _GaveUp(code if code.startswith("max_") else "repeated_failure")
-            return ended
+            while True:
+                if ended := self._perform(self._decide()):
+                    return ended
         except _GaveUp as reason:
             return self._give_up(str(reason))
         except Deferred as deferred:
@@ -274,8 +271,12 @@ class Loop:
     def _decide(self) -> protocol.Turn:
         """Ask the model; a reply that is wrong is sent back with what is wrong with it.
 
-        Each call counts as a turn.
+        Each call counts as a turn. After the same failure again and again the run ends instead.
         """
+        failures = self._failures[-SAME_FAILURES:]
+        if len(failures) == SAME_FAILURES and len(set(failures)) == 1:
+            code = self._last.code
+            raise _GaveUp(code if code.startswith("max_") else "repeated_failure")
         for attempt in range(1, WRONG_REPLIES + 1):
             watched = protocol.Watched(self.record.passing, is_plain=self.said.wire == "tools")
             reply = self._whole(watched)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +36,7 @@ _START = re.compile(r'\{\s*(?:"|\})')
 _OURS = re.compile(r'\{\s*"(?:action|plan_update|diagnostics)"')
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 
-_GROWTH = 1.06  # the text is searched anew when it is so much longer, so that the work stays linear
+_HEAD_CHARS = 300  # of a reply, from its action to the first character of its answer
 _ANSWER = re.compile(r'"type"\s*:\s*"final_answer"\s*,\s*"payload"\s*:\s*\{\s*"text"\s*:\s*"')
 # An answer does not end with blanks, and a character does not end with its first half.
 _UNFINISHED = re.compile("(?:\\s|[\ud800-\udbff])+$")
@@ -395,22 +394,18 @@ class Watched:
         """Take back what was shown, if anything: another reply comes."""
         self.finish(None)
         self._is_plain = is_plain
-        self._reply = io.StringIO()
-        self._next = 1
+        self._head = ""
         self._waiting: str | None = "" if is_plain else None  # of the answer, once that began
 
     def __call__(self, piece: str) -> None:
         """Take the next piece."""
         if self._waiting is None:
-            self._reply.write(piece)
-            if self._reply.tell() < self._next:
-                return
-            self._next = int(self._reply.tell() * _GROWTH) + 1
-            reply = self._reply.getvalue()
-            found = _ANSWER.search(reply)
+            head = self._head + piece
+            found = _ANSWER.search(head)
             if found is None:
+                self._head = head[-_HEAD_CHARS:]
                 return
-            self._waiting, piece = "", reply[found.end() :]
+            self._waiting, piece = "", head[found.end() :]
         text = self._waiting + piece
         if self._is_plain:
             text = text if self.shown else text.lstrip()

@@ -106,7 +106,7 @@ class Transcript:
         self._append(Message("tool", text, call_id=call_id) if call_id else Message("user", text))
 
     def observe(self, line: str, text: str, kind: str, path: str) -> str:
-        """Remember a result by its line, and return it as a message has it; text of a ``kind`` is not ours."""
+        """Remember a result by its line, and return it as a message has it; text with a kind is framed."""
         self.observed.append((line, path))
         shown = untrusted(shortened(text, path), kind=kind) if kind and text else safe(text)
         return f"{line}\n{shown}" if shown else line

@@ -88,10 +88,6 @@ class Difference(msgspec.Struct, frozen=True):
     then: str
     now: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``vade runs replay`` prints it."""
-        return msgspec.structs.asdict(self)
-
 
 class Replayed(msgspec.Struct, frozen=True):
     """How many steps of a run were compared, and which of them would be different now."""
