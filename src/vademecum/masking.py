@@ -13,7 +13,7 @@ import threading
 from binascii import b2a_base64
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,7 +37,7 @@ _SECRET_NAME = re.compile(
 )
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 _LINE_ENDS = b"\r\n"
-_GAP = re.compile(rb"[\r\n]+")
+_LINE_END = re.compile(rb"[\r\n]")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 T = TypeVar("T")
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
@@ -159,22 +159,31 @@ class Forms:
             return any(piece in stripped for piece in self.pieces)
         return self._search(stripped, 0) is not None
 
-    def matches(self, stripped: bytes) -> Iterator[tuple[int, int]]:
+    def matches(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield where forms begin and end, the overlapping ones too: the longest at each beginning."""
-        position = 0
+        stripped, position = data.translate(None, _LINE_ENDS), 0
+        if not self.are_in(stripped):
+            return
+        removed = _line_ends(data)
         while (found := self._search(stripped, position)) is not None:
-            yield found.span()
-            position = found.start() + 1
+            start, end = found.span()
+            yield start + bisect_right(removed, start), end + bisect_right(removed, end - 1)
+            position = start + 1
 
-    def begun_in(self, tail: bytes) -> tuple[int, int]:
-        """Return the size of the longest end that may begin a form, without and with its line ends."""
+    def begun_in(self, tail: bytes) -> int:
+        """Return the size of the longest end that may begin a form."""
         stripped = tail.translate(None, _LINE_ENDS)
         for position in range(max(0, len(stripped) - self.longest + 1), len(stripped)):
             suffix = stripped[position:]
             following = bisect_right(self.pieces, suffix)
             if following < len(self.pieces) and self.pieces[following].startswith(suffix):
-                return len(suffix), len(tail) - _raw_positions(tail)(position)
-        return 0, 0
+                return len(tail) - position - bisect_right(_line_ends(tail), position)
+        return 0
+
+
+def _line_ends(data: bytes) -> list[int]:
+    """Return where in the data without line ends each of them was."""
+    return [found.start() - before for before, found in enumerate(_LINE_END.finditer(data))]
 
 
 class MaskedStream:
@@ -199,47 +208,24 @@ class MaskedStream:
         data = self._held + chunk
         if self._left < 0:  # the rest is masked
             return b""
-        stripped = data.translate(None, _LINE_ENDS)
-        raw = _raw_positions(data)
-        held, held_raw = (0, 0) if last else self._forms.begun_in(data[-MAX_SPAN_BYTES:])
-        stop, cut = len(stripped) - held, len(data) - held_raw
+        cut = len(data) - (0 if last else self._forms.begun_in(data[-MAX_SPAN_BYTES:]))
         out: list[bytes] = []
-        for start, end in self._forms.matches(stripped) if self._forms.are_in(stripped) else ():
-            if start >= stop:
+        for first, behind in self._forms.matches(data):
+            if first >= cut:
                 break
-            first, behind = raw(start), raw(end - 1) + 1
             if behind - first > MAX_SPAN_BYTES:
                 continue
-            self._left -= 1
-            if self._left < 0:
-                behind = cut = len(data)
             if first > self._reach:
                 out += [data[max(self._reach, 0) : first], MASK.encode()]
             self._reach = max(self._reach, behind)
+            self._left -= 1
             if self._left < 0:
+                self._reach = cut = len(data)
                 break
         out.append(data[max(self._reach, 0) : cut])
         self._reach = self._reach - cut if self._reach >= cut else -1
         self._held = data[cut:]
         return b"".join(out)
-
-
-def _raw_positions(data: bytes) -> Callable[[int], int]:
-    """Return the function from a position in the data without line ends to the one in the data itself."""
-
-    @cache
-    def gaps() -> tuple[list[int], list[int]]:  # found out when the first position is asked for
-        starts, removed = [], [0]
-        for gap in _GAP.finditer(data):
-            starts.append(gap.start() - removed[-1])
-            removed.append(removed[-1] + gap.end() - gap.start())
-        return starts, removed
-
-    def raw(position: int) -> int:
-        starts, removed = gaps()
-        return position + removed[bisect_right(starts, position)]
-
-    return raw
 
 
 def _cut(form: bytes) -> Iterator[bytes]:

@@ -104,7 +104,6 @@ class Loop:
     _fault: str = ""
     _last: Result = Result("")
     _outputs: list[Output] = field(default_factory=list)
-    _results: list[str] = field(default_factory=list)
 
     def run(
         self, request: str, *, about: str = "", named: Sequence[str] = (), loaded: Sequence[str] = ()
@@ -147,7 +146,6 @@ class Loop:
 
     def _perform(self, decision: protocol.Turn) -> Outcome | None:
         """Do the actions of one reply in order; after a refusal the rest are not done."""
-        self._results = []
         self._replan(decision)
         refused, bodies = False, 0
         for action in decision.actions:
@@ -166,22 +164,14 @@ class Loop:
             else:
                 result = self._do(action)
             refused = refused or result.code in _REFUSALS
-            self._tell(self._observe(action.type, result, action.about), action.id)
+            self.said.result(self._observe(action.type, result, action.about), action.id)
         left = self.budget.turns - self.spent.turns
         if left == 1:
-            self._tell("This is the last turn: answer now, with what you have.")
+            self.said.result("This is the last turn: answer now, with what you have.")
         elif left <= LOW + 1 < self.budget.turns:
-            self._tell(f"{left} turns are left: finish, and answer.")
-        if self._results:
-            self.said.told("\n".join(["=== observations ===", *self._results]))
+            self.said.result(f"{left} turns are left: finish, and answer.")
+        self.said.send_results()
         return None
-
-    def _tell(self, text: str, call_id: str = "") -> None:
-        """Answer a call; in the JSON protocol the results of a turn go back together, in one message."""
-        if self.said.wire == "json":
-            self._results.append(text)
-        else:
-            self.said.told(text, call_id)
 
     def _limit(self, kind: str) -> str | None:
         """Return the limit that an action of this kind would break, if any."""
@@ -248,7 +238,7 @@ class Loop:
                 problem = str(error)
         text = self._observe("plan_update", Result(problem, "plan")) if problem else "ok"
         for call_id in decision.plan_calls or [""] * bool(problem):
-            self._tell(text, call_id)
+            self.said.result(text, call_id)
 
     def _observe(self, kind: str, result: Result, about: str = "") -> str:
         """Write down what came of an action, and return it as the model sees it."""

@@ -77,6 +77,7 @@ class Transcript:
     plan: Plan | None = None
     skills: dict[str, str] = field(default_factory=dict)
     observed: list[tuple[str, str]] = field(default_factory=list)  # lines, and the paths of the full texts
+    _results: list[str] = field(default_factory=list)
     _counted: int = 0  # tokens, by the provider's last count
     _since: int = 0  # tokens of the messages that it does not include, estimated
     _characters: int = 0
@@ -105,6 +106,19 @@ class Transcript:
         """Append what came of an action, or what is wrong with a reply."""
         self._append(Message("tool", text, call_id=call_id) if call_id else Message("user", text))
 
+    def result(self, text: str, call_id: str = "") -> None:
+        """Answer a call; in the JSON protocol the results of a turn go back together, in one message."""
+        if self.wire == "json":
+            self._results.append(text)
+        else:
+            self.told(text, call_id)
+
+    def send_results(self) -> None:
+        """Append the message with the results of a turn, if they wait for it."""
+        if self._results:
+            self.told("\n".join(["=== observations ===", *self._results]))
+            self._results = []
+
     def observe(self, line: str, text: str, kind: str, path: str) -> str:
         """Remember a result by its line, and return it as a message has it; text with a kind is framed."""
         self.observed.append((line, path))
@@ -121,7 +135,7 @@ class Transcript:
         if self.messages[-1].role != "assistant" or self.messages[-1].calls:
             self._append(Message("assistant", answer or why))
         self.earlier = [*self.earlier, (self.request, answer)][-MAX_EARLIER:]
-        self.observed = []
+        self.observed, self._results = [], []
 
     def keep(self, skill: Skill, text: str) -> str:
         """Remember a skill's instructions, and return them as a message has them."""

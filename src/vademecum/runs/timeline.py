@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,67 +44,68 @@ def timeline(run: PastRun) -> list[Entry]:
     found: list[Entry] = []
     for event in run.events:
         try:
-            entries = list(_entries(event))
+            entry = _entry(event)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             title = f"event {event.number} ({event.type}) is damaged"
-            entries = [("failed", title, f"{type(error).__name__}: {error}")]
-        more = str(event.data.get("kept", "")), _rule(event), outputs_of(event, run.place)
-        found += [Entry(event.number, event.time - start, *entry, *more) for entry in entries]
+            entry = "failed", title, f"{type(error).__name__}: {error}"
+        if entry is not None:
+            more = str(event.data.get("kept", "")), _rule(event), outputs_of(event, run.place)
+            found.append(Entry(event.number, event.time - start, *entry, *more))
     return found
 
 
-def _entries(event: Event) -> Iterator[tuple[Mark, str, str]]:  # noqa: PLR0912 - one for each type
+def _entry(event: Event) -> tuple[Mark, str, str] | None:  # noqa: PLR0912 - one for each type
     data = event.data
     match event.type:
         case "model_replied":
             tokens = f"{data.get('input_tokens', 0)} + {data.get('output_tokens', 0)} tokens"
-            yield "model", f"the model replied in {data['seconds']:.2f} s ({tokens})", ""
+            return "model", f"the model replied in {data['seconds']:.2f} s ({tokens})", ""
         case "reply_wrong" | "model_failed":
-            yield "failed", str(data["problem"]).splitlines()[0], str(data["problem"])
+            return "failed", str(data["problem"]).splitlines()[0], str(data["problem"])
         case "action":
             answered = data["action"] == "final_answer"
-            yield "action", f"{data['action']} {_about(data)}", "" if answered else written(data["payload"])
+            return "action", f"{data['action']} {_about(data)}", "" if answered else written(data["payload"])
         case "plan":
             steps = data["plan"]["steps"]
             done = sum(step["status"] == "completed" for step in steps)
             lines = "\n".join(f"[{step['status']}] {step['title']}" for step in steps)
-            yield "plan", f"plan: {data['plan']['goal']} ({done} of {len(steps)} steps done)", lines
+            return "plan", f"plan: {data['plan']['goal']} ({done} of {len(steps)} steps done)", lines
         case "skill_loaded":
-            yield "ok", f"loaded skill {data['skill']}", written(data["report"])
+            return "ok", f"loaded skill {data['skill']}", written(data["report"])
         case "resource_loaded":
-            yield "ok", f"read {data['path']} of {data['skill']}", written(data["report"])
+            return "ok", f"read {data['path']} of {data['skill']}", written(data["report"])
         case "approval_answered":
             mark: Mark = "refused" if data["verdict"] == "reject" else "ok"
-            yield mark, f"answered: {data['verdict']}", str(data.get("message") or "")
+            return mark, f"answered: {data['verdict']}", str(data.get("message") or "")
         case "tool_called":
-            yield from _called(data)
+            return _called(data)
         case "charter":
-            yield "note", f"charter {str(data['digest'])[:19]}… holds, {data['skills']} skills", ""
+            return "note", f"charter {str(data['digest'])[:19]}… holds, {data['skills']} skills", ""
         case "charter_asked":
             mark = "ok" if data["allowed"] else "refused"
             verdict = "lets it be selected" if data["allowed"] else "does not let it be selected"
-            yield mark, f"the charter {verdict}: {data['skill']}", _reasons(data)
+            return mark, f"the charter {verdict}: {data['skill']}", _reasons(data)
         case "outcome":
-            yield _outcome(data)
+            return _outcome(data)
         case "observation" if data["code"]:
-            yield "failed", str(data["line"]), ""
+            return "failed", str(data["line"]), ""
         case type_ if type_ in _TOLD:
             plain, title, detail = _TOLD[type_]
-            yield plain, title.format_map(data), detail.format_map(data)
+            return plain, title.format_map(data), detail.format_map(data)
+    return None
 
 
-def _called(data: dict[str, Any]) -> Iterator[tuple[Mark, str, str]]:
+def _called(data: dict[str, Any]) -> tuple[Mark, str, str]:
     by = f", approved: {data['approved_by']}" if data.get("approved_by") else ""
     result = data["result"]
     text, code = str(result["text"]), result.get("exit_code")
     if data["code"] in {"denied", "declined"}:
-        yield "refused", f"{data['tool']} was refused", text
-    elif not data["ok"]:
-        yield "failed", f"{data['tool']} failed: {data['code']}", text
-    else:
-        said = "" if code is None else f", exit code {code}"
-        title = f"{data['tool']} ran in {data['seconds']:.2f} s{said} (risk {data['risk']}{by})"
-        yield "failed" if code else "ok", title, text
+        return "refused", f"{data['tool']} was refused", text
+    if not data["ok"]:
+        return "failed", f"{data['tool']} failed: {data['code']}", text
+    said = "" if code is None else f", exit code {code}"
+    title = f"{data['tool']} ran in {data['seconds']:.2f} s{said} (risk {data['risk']}{by})"
+    return "failed" if code else "ok", title, text
 
 
 def _rule(event: Event) -> str:
