@@ -167,12 +167,8 @@ class Conversation:
                 budget=asdict(self.agent.budget),
                 skills=len(offered),
                 skills_named=named,
-                **({"ranked": [hit.name for hit in found.hits]} if found else {}),
-                **(
-                    {"skills_active": active}
-                    if (active := [each.skill_id for each in session.active])
-                    else {}
-                ),
+                ranked=[hit.name for hit in found.hits] if found else [],
+                skills_active=[skill.skill_id for skill in session.active],
             )
             self._loop = Loop(self.model, session, record, said, self.agent.budget)
             about = self._about(text, found, catalogue)

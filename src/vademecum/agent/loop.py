@@ -366,8 +366,8 @@ class Loop:
         self.record.add(
             "model_replied",
             **kept,
-            **({"calls": called} if called else {}),
-            **({"cut": True} if reply.cut else {}),
+            calls=called,
+            cut=reply.cut,
             seconds=seconds,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,

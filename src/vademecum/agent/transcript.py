@@ -174,7 +174,11 @@ class Transcript:
         start = self._last_calls()
         if not start and len(self.messages) > 3:
             start = max((n for n, each in enumerate(self.messages) if each.role == "assistant"), default=0)
-        tail = self._fitted(self.messages[start:]) if start > 1 else []
+        tail = self.messages[start:] if start > 1 else []
+        share = self.limit * BYTES_A_TOKEN // TAIL_SHARE // max(1, len(tail))
+        if any(len(call.arguments) > share for each in tail for call in each.calls):
+            tail = []  # the calls alone are too long
+        tail = [structs.replace(each, content=shortened(each.content, "", most=share)) for each in tail]
         self.skills = {name: text for name, text in self.skills.items() if name in active}
         summary = Message("user", self._summary())
         if sum(map(_size, (self.messages[0], summary, *tail))) >= before * 0.9:
@@ -189,13 +193,6 @@ class Transcript:
         self.wire = wire
         self.catalogue = self.catalogue if catalogue is None else catalogue
         self._restart([Message("user", self._summary())] if self.request or self.earlier else [])
-
-    def _fitted(self, tail: Sequence[Message]) -> list[Message]:
-        """Return the last exchange, its texts cut to their share; nothing if its calls alone are too long."""
-        share = self.limit * BYTES_A_TOKEN // TAIL_SHARE // max(1, len(tail))
-        if any(len(call.arguments) > share for each in tail for call in each.calls):
-            return []
-        return [structs.replace(each, content=shortened(each.content, "", most=share)) for each in tail]
 
     def _summary(self) -> str:
         """Return what was said so far, in sections."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["anthropic", "offline", "openai", "recorded", "scripted"]
 
 MAX_CASE_BYTES = 16 * 1024 * 1024
-OWN_KINDS = ("offline", "mock", "scripted", "recorded")
-NO_KEY = "none"
 
 
 def offline() -> Model:
@@ -150,9 +148,7 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
         client = getattr(ours.MODEL.sdk, service.client)(**own, **_required_key(service, context))
     except (ours.SDK_ERROR, ValueError) as error:
         raise ModelRefused(f"The model cannot be used: {' '.join(str(error).split())}") from error
-    cache_directory = context.cache_directory()
-    memory = None if cache_directory is None else cache_directory / "models.json"
-    made: Model = ours.MODEL(wanted, name, client, memory=memory, **params)
+    made: Model = ours.MODEL(wanted, name, client, caches=context.cache_directory(), **params)
     return made
 
 
@@ -201,7 +197,7 @@ def kind_and_name(wanted: str, services: Mapping[str, Service]) -> tuple[str, st
     ('openai', 'gpt-5')
     """
     kind, _, name = wanted.partition(":")
-    kinds = (*OWN_KINDS, *services)
+    kinds = ("offline", "mock", "scripted", "recorded", *services)
     if kind not in kinds:
         raise ConfigError(there_is_no("kind of model", kind, kinds))
     if not name and kind not in {"offline", "mock"}:
@@ -237,7 +233,7 @@ def _required_key(service: Service, context: Context) -> dict[str, str]:
     if key := find_key(service, context):
         return {key.argument: key.value}
     if not service.variables:
-        return {"api_key": NO_KEY} if service.package == "openai" else {}
+        return {"api_key": "none"} if service.package == "openai" else {}
     variable = next(iter(service.variables))
     raise ModelRefused(
         f"The key of {service.name} is missing: set {variable}, "

@@ -116,21 +116,21 @@ def _lines(response: Any) -> Iterator[str]:
 class ServedModel:
     """One model of one server. The key is the environment's or a kept secret; it is written nowhere.
 
-    ``memory`` is the file that keeps the habits of servers between processes.
+    ``caches`` is the directory that keeps the habits of servers between processes.
     """
 
     sdk: Any
     models = "/models"
 
     def __init__(
-        self, name: str, model: str, client: Any, *, memory: Path | None = None, **params: Any
+        self, name: str, model: str, client: Any, *, caches: Path | None = None, **params: Any
     ) -> None:
         self.name = name
         self._model = model
         self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
-        self._memory = memory
+        self._memory = caches and caches / "models.json"
         self._server = f"{client.base_url} {model}"
-        known = _remembered(memory).get(self._server, Habits())
+        known = _remembered(self._memory).get(self._server, Habits())
         self._habits = known if time.time() - known.seen < REMEMBERED_SECONDS else Habits()
         self._params = params
         self.streamed = False  # whether the last reply came in pieces

@@ -122,13 +122,12 @@ def read_run(directory: Path, run_id: str) -> PastRun:
         advice = f"the latest is {known[-1]}" if known else "there are none"
         raise RecordDamaged(f"There is no run {run_id!r} in {directory}: {advice}.", code="no-run") from error
     whole, _, _ = data.rpartition(b"\n")
-    events = [_event(line, number, place) for number, line in enumerate(whole.splitlines(), 1)]
-    return PastRun(run_id, str(place), tuple(events))
-
-
-def _event(line: bytes, number: int, place: Path) -> Event:
+    events: list[Event] = []
     try:
-        found = msgspec.json.decode(line, type=dict[str, Any])
-        return Event(int(found.pop("n")), float(found.pop("time")), str(found.pop("type")), found)
+        for line in whole.splitlines():
+            found = msgspec.json.decode(line, type=dict[str, Any])
+            head = int(found.pop("n")), float(found.pop("time")), str(found.pop("type"))
+            events.append(Event(*head, found))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise RecordDamaged(f"Line {number} of {place / EVENTS} is damaged ({error}).") from error
+        raise RecordDamaged(f"Line {len(events) + 1} of {place / EVENTS} is damaged ({error}).") from error
+    return PastRun(run_id, str(place), tuple(events))
