@@ -315,25 +315,21 @@ def load_config(context: Context) -> LoadedConfig:
 
 def _config_file(place: Path) -> Path | None:
     names = ("config.json", "config.toml", "config.yaml", "config.yml")
-    present = [file for name in names if _is_there(file := place / ".agent" / name)]
-    for file in present:
+    present = []
+    for file in (place / ".agent" / name for name in names):
+        try:
+            os.lstat(file)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            words = f"{file} cannot be looked for ({error.strerror})"
+            raise ConfigError(f"{words}: check the permissions.") from error
         if file.suffix in {".yaml", ".yml"}:
             raise ConfigError(f"{file} is not read: write config.json or config.toml.")
+        present.append(file)
     if len(present) > 1:
         raise ConfigError(f"Both {present[0]} and {present[1]} exist: keep one of them.")
     return present[0] if present else None
-
-
-def _is_there(file: Path) -> bool:
-    try:
-        os.lstat(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise ConfigError(
-            f"{file} cannot be looked for ({error.strerror}): check the permissions."
-        ) from error
-    return True
 
 
 def _read(file: Path) -> dict[str, Any]:

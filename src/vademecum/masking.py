@@ -14,7 +14,6 @@ from binascii import b2a_base64
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
@@ -228,12 +227,10 @@ class MaskedStream:
         return b"".join(out)
 
 
-def _cut(form: bytes) -> Iterator[bytes]:
+def _cut(form: bytes) -> list[bytes]:
     """Cut a long form into pieces; a text that contains the form contains them one after another."""
     count = -(-len(form) // MAX_PIECE_BYTES)
-    ends = [number * len(form) // count for number in range(count + 1)]
-    for start, end in pairwise(ends):
-        yield form[start:end]
+    return [form[n * len(form) // count : (n + 1) * len(form) // count] for n in range(count)]
 
 
 def _forms_of(value: str) -> Iterator[bytes]:

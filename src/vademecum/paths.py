@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vademecum.errors import FileRefused, PathRefused
+from vademecum.files import read_up_to
 
 MAX_LINKS = 40
 MAX_PATH_CHARS = 4096
@@ -56,8 +57,7 @@ def read_contained(base: str | Path, relative: str, size: int) -> bytes:
     """Read at most ``size`` bytes of a plain file below ``base``."""
     descriptor = open_contained(base, relative)
     try:
-        # A buffer of the whole cap would cost more than reading the file.
-        return os.read(descriptor, min(size, os.fstat(descriptor).st_size + 1))
+        return read_up_to(descriptor, size)
     finally:
         os.close(descriptor)
 

@@ -21,7 +21,7 @@ from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer
 from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import default_rules
-from vademecum.runs.timeline import timeline
+from vademecum.runs.stored import timeline
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from vademecum.errors import PathRefused, RecordDamaged
 from vademecum.masking import Secrets
 from vademecum.pages.run import run_page
 from vademecum.runs.record import Event, Record, new_run
-from vademecum.runs.stored import read_run, run_ids
-from vademecum.runs.timeline import timeline
+from vademecum.runs.stored import read_run, run_ids, timeline
 
 
 def written(tmp_path: Path, **env: str) -> Record:

@@ -191,7 +191,8 @@ class Loop:
                     return self._select(skills)
                 case protocol.CallTool(tool=tool, arguments=arguments, skill=skill, source=source):
                     named = f"{source}:{skill}" if skill and source else skill or None
-                    return self.session.call_named(tool, arguments, for_skill=named)
+                    known = protocol.CALLED_AS_TOOLS
+                    return self.session.call_named(tool, arguments, offered=known, for_skill=named)
                 case ToolCall(name=name, arguments=written):
                     return self.session.call_named(name, written)
                 case call:

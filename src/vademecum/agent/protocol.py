@@ -225,10 +225,6 @@ def _call(given: Any, problems: list[str]) -> calls.Parameters | None:
         found = [calls.convert(each, calls.UseSkill, inside) for each in named]
         value = {**value, "skills": [calls.said(each) for each in found if each is not None]}
     call = None if inside else calls.convert(value, payload, inside)
-    if isinstance(call, CallTool) and call.tool not in CALLED_AS_TOOLS:
-        known = f"there are {', '.join(CALLED_AS_TOOLS)}"
-        hint = meant(nearest(call.tool, CALLED_AS_TOOLS), otherwise=known)
-        inside.append(f"tool: there is no {call.tool[:80]!r}, {hint}")
     if not inside:
         return call
     problems += [

@@ -160,17 +160,11 @@ class Service(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     base_url: str = ""
-    key: str = ""
+    variables: dict[str, str] = {}
     address_variable: str = ""
     structure: str = ""
     package: Literal["openai", "anthropic"] = "openai"
     client: str = "OpenAI"
-    keys: dict[str, str] = {}
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The variables that may have the key, and what the client calls each."""
-        return self.keys or ({self.key: "api_key"} if self.key else {})
 
 
 @cache
@@ -186,8 +180,10 @@ def known_services() -> dict[str, Service]:
 
 def services_of(context: Context) -> dict[str, Service]:
     """Return the known services and those of the user's configuration, which win."""
-    own = load_config(context).settings.model.services
-    return known_services() | {name: Service(name, each.base_url, each.key) for name, each in own.items()}
+    found = dict(known_services())
+    for name, own in load_config(context).settings.model.services.items():
+        found[name] = Service(name, own.base_url, {own.key: "api_key"} if own.key else {})
+    return found
 
 
 def kind_and_name(wanted: str, services: Mapping[str, Service]) -> tuple[str, str]:

@@ -89,8 +89,7 @@ class Recorded:
 
 def _read(tape: Path) -> dict[str, _Taped]:
     try:
-        lines = read_capped(tape, cap=MAX_TAPE_BYTES).splitlines()
-        found = [msgspec.json.decode(line, type=_Taped) for line in lines]
+        found = msgspec.json.Decoder(_Taped).decode_lines(read_capped(tape, cap=MAX_TAPE_BYTES))
     except FileNotFoundError:
         return {}
     except (OSError, FileRefused, msgspec.DecodeError) as error:
