@@ -195,7 +195,6 @@ class Transcript:
         self._restart([Message("user", self._summary())] if self.request or self.earlier else [])
 
     def _summary(self) -> str:
-        """Return what was said so far, in sections."""
         short = [[" ".join(text.split())[:MAX_QUOTED_CHARS] for text in pair] for pair in self.earlier]
         earlier = "\n".join(f"asked: {asked}\nanswered: {said}" for asked, said in short)
         seen = self.observed[-MAX_LINES:]
@@ -234,7 +233,6 @@ class Transcript:
 
 
 def _texts(message: Message) -> Iterator[str]:
-    """Yield every text of a message."""
     yield message.content
     yield from (call.name + call.arguments for call in message.calls)
     yield from map(json.dumps, message.blocks)

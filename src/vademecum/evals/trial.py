@@ -147,7 +147,7 @@ class Trials:
         key = f"{name}\0{tape}" if tape else name
         if key not in self._models:
             made = self._models.get(name) or choose_model(name)
-            self._models[key] = Recorded(Path(tape), made, mode="replay") if tape else made
+            self._models[key] = Recorded(Path(tape), made) if tape else made
         return self._models[key]
 
     def _checks(self, unit: Unit, context: Context, outcome: Outcome, watcher: Watcher) -> list[CheckResult]:

@@ -27,7 +27,6 @@ from vademecum.nearest import there_is_no
 
 if TYPE_CHECKING:
     from vademecum.models.base import Model, Wire
-    from vademecum.models.recorded_model import Mode
     from vademecum.models.scripted_model import Scripted, Turn
 
 __all__ = ["anthropic", "offline", "openai", "recorded", "scripted"]
@@ -85,7 +84,7 @@ def anthropic(name: str, **params: Any) -> Model:
     return choose_model(f"anthropic:{name}", params)
 
 
-def recorded(tape: Path | str, inner: Model | None = None, *, mode: Mode = "replay") -> Model:
+def recorded(tape: Path | str, inner: Model | None = None) -> Model:
     """Return a model whose replies are kept in a file, and come from it from then on.
 
     >>> from vademecum.models.base import Message
@@ -97,7 +96,7 @@ def recorded(tape: Path | str, inner: Model | None = None, *, mode: Mode = "repl
     """
     from vademecum.models.recorded_model import Recorded  # noqa: PLC0415
 
-    return Recorded(Path(tape), inner, mode=mode)
+    return Recorded(Path(tape), inner)
 
 
 def choose_model(
@@ -117,7 +116,7 @@ def choose_model(
     if kind == "scripted" and name:
         return _scripted(Path(name))
     if kind == "recorded" and name:
-        return recorded(name, mode="strict")
+        return recorded(name)
     return _by_sdk(wanted, given, context or Context.current())
 
 

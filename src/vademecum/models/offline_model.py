@@ -130,7 +130,6 @@ def _listed(pattern: re.Pattern[str], request: str) -> list[str]:
 
 
 def _plan(request: str, said: dict[str, str], done: int) -> dict[str, Any]:
-    """Return the plan with what is done by now."""
     steps = [
         {"id": f"s{n}", "title": title, "status": "completed" if n <= done else "pending"}
         for n, title in enumerate(said["plan"].splitlines(), 1)
@@ -147,7 +146,6 @@ def _final(text: str, *, complete: bool = True) -> dict[str, Any]:
 
 
 def _last_words(observations: str) -> str:
-    """Return the text of the last observation."""
     *_, head = [0, *(found.end() for found in _OBSERVED.finditer(_own_words(observations)))]
     return _quoted(observations[head:])
 

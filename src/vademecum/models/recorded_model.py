@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -18,15 +18,13 @@ from vademecum.masking import Secrets
 from vademecum.models.base import Message, Model, OnText, Reply, Wire, needs_ranking, wire_of
 from vademecum.runs.record import masked
 
-Mode = Literal["record", "replay", "strict"]
-
 MAX_TAPE_BYTES = 256 * 1024 * 1024
 
 # A tape is good for longer than a day.
 _DATE = re.compile(r"^date: \d{4}-\d\d-\d\d$", re.MULTILINE)
 _ANEW = (
     "delete the file and record it with the model itself, by `vade eval run --model KIND:NAME --record TAPE` "
-    "or `models.recorded(tape, model, mode='record')`."
+    "or `models.recorded(tape, model)`."
 )
 
 
@@ -39,20 +37,14 @@ class _Taped(msgspec.Struct):
 
 
 class Recorded:
-    """Wraps a model: ``record`` asks it and keeps the reply, ``replay`` asks for what is not on the tape.
+    """Wraps a model, and asks it only for what is not on the tape, which keeps the reply."""
 
-    ``strict`` never asks.
-    """
-
-    def __init__(
-        self, tape: Path, inner: Model | None = None, *, mode: Mode = "replay", secrets: Secrets | None = None
-    ) -> None:
+    def __init__(self, tape: Path, inner: Model | None = None, *, secrets: Secrets | None = None) -> None:
         self.name = f"recorded:{inner.name if inner else tape.name}"
         self._tape = tape
         self._inner = inner
-        self._mode = mode
         self._secrets = secrets or Secrets(os.environ)
-        self._known: dict[str, _Taped] = {} if mode == "record" else _read(tape)
+        self._known: dict[str, _Taped] = _read(tape)
         sent = [message for taped in self._known.values() for message in taped.sent]
         native = any(message.tools for message in sent)
         self.wire: Wire = wire_of(inner) if inner is not None else "tools" if native else "json"
@@ -71,7 +63,7 @@ class Recorded:
             if on_text is not None:
                 on_text(found.reply.text)
             return found.reply
-        if self._mode == "strict" or self._inner is None:
+        if self._inner is None:
             to_this = " to this" if self._known else ""
             raise ModelReplyWrong(f"The tape {self._tape} has no reply{to_this}: {_ANEW}")
         reply = self._inner.reply(messages, schema=schema, on_text=on_text)

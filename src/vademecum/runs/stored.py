@@ -177,7 +177,9 @@ def timeline(run: PastRun) -> list[Entry]:
             title = f"event {event.number} ({event.type}) is damaged"
             entry = "failed", title, f"{type(error).__name__}: {error}"
         if entry is not None:
-            more = str(event.data.get("kept", "")), _rule(event), outputs_of(event, run.place)
+            rule = event.data.get("decision")
+            said = f"{rule.get('effect', '?')}: {rule.get('reason', '')}" if isinstance(rule, dict) else ""
+            more = str(event.data.get("kept", "")), said, outputs_of(event, run.place)
             found.append(Entry(event.number, event.time - start, *entry, *more))
     return found
 
@@ -234,14 +236,6 @@ def _called(data: dict[str, Any]) -> tuple[Mark, str, str]:
     said = "" if code is None else f", exit code {code}"
     title = f"{data['tool']} ran in {data['seconds']:.2f} s{said} (risk {data['risk']}{by})"
     return "failed" if code else "ok", title, text
-
-
-def _rule(event: Event) -> str:
-    """Return the rule behind a decision: what it says, and where it stands."""
-    decision = event.data.get("decision")
-    if not isinstance(decision, dict):
-        return ""
-    return f"{decision.get('effect', '?')}: {decision.get('reason', '')}"
 
 
 def _outcome(data: dict[str, Any]) -> tuple[Mark, str, str]:
