@@ -181,9 +181,6 @@ class ExecutionSettings(_Section):
         _Section.__post_init__(self)
 
 
-_USERS_ALONE = ("sandbox", "environment", "build_packages")
-
-
 @dataclass(frozen=True, slots=True)
 class RunsSettings(_Section):
     """Choose what the record of a run contains. If the model's text is left out, its hash is recorded."""
@@ -388,7 +385,8 @@ def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
     # Here a project may only tighten.
     for section in ("budget", "execution", "security"):
         users = {**dataclasses.asdict(getattr(Config(), section)), **user.get(section, {})}
-        written = {key: value for key, value in project.get(section, {}).items() if key not in _USERS_ALONE}
+        alone = ("sandbox", "environment", "build_packages")  # are the user's to set
+        written = {key: value for key, value in project.get(section, {}).items() if key not in alone}
         stricter = {key: _stricter(value, users[key]) for key, value in written.items()}
         merged[section] = {**user.get(section, {}), **stricter}
     # A project may add `ask` and `deny`. What it would allow waits until the user trusts the folder.

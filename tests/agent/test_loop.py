@@ -393,7 +393,8 @@ def test_scripts_only_of_loaded_skills_and_within_their_budget(stage: Stage) -> 
         }
     }
     outcome = stage.run(turn)
-    assert (outcome.status, outcome.stop_reason) == ("degraded", "bad_replies")
+    assert (outcome.status, outcome.stop_reason) == ("degraded", "repeated_failure")
+    assert all(line.endswith(": no-tool") for line in stage.lines(outcome))
     assert "HIDDEN RAN" not in "".join(m.content for seen in stage.model.seen for m in seen)
 
 

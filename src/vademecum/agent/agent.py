@@ -18,7 +18,7 @@ from vademecum.context import Context
 from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.catalogue import Catalogue, render_catalogue
 from vademecum.models import choose_model
-from vademecum.models.base import Model, needs_ranking, wire_of
+from vademecum.models.base import Model, wire_of
 from vademecum.policy.approval import Approver
 from vademecum.policy.base import Decider
 from vademecum.registry.index import SkillIndex
@@ -159,8 +159,9 @@ class Conversation:
             said.speak(wire, shown)
         with self._hosting():
             given = [name for pattern in files for name in session.place.workspace.named(pattern)]
-            mentions = files_in(text, session.place.workspace, given=given)
-            found = self._found(mentions) if catalogue.shortened or needs_ranking(self.model) else None
+            named_files, absent, rest = files_in(text, session.place.workspace, given=given)
+            is_searched = catalogue.shortened or getattr(self.model, "needs_ranking", False)
+            found = self._found(named_files, rest) if is_searched else None
             record = session.begin(
                 text,
                 model=self.model.name,
@@ -174,7 +175,7 @@ class Conversation:
             about = self._about(text, found, catalogue)
             if before:
                 about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
-            asked = request_section(text, mentions.files, mentions.absent)
+            asked = request_section(text, named_files, absent)
             return self._loop.run(asked, about=about, named=named)
 
     @contextmanager
@@ -238,11 +239,11 @@ class Conversation:
         text = f"{skill.name} ran by itself:\n{outcome.answer[:MAX_SUMMARY_CHARS]}"
         return Result(text, code, "tool", outputs=outcome.outputs)
 
-    def _found(self, mentions: Mentions) -> Findings:
+    def _found(self, files: Sequence[str], rest: str) -> Findings:
         """Search for the request without the files that are there; the endings of these say more."""
-        found = {Path(file).suffix.lstrip(".").lower(): None for file in mentions.files}
+        found = {Path(file).suffix.lstrip(".").lower(): None for file in files}
         endings = " ".join(ending for ending in found if ending not in _ANY_TEXT)
-        return self.session.view.finder.find(f"{mentions.rest} {endings}", RANKED)
+        return self.session.view.finder.find(f"{rest} {endings}", RANKED)
 
     def _about(self, request: str, found: Findings | None, catalogue: Catalogue) -> str:
         """Return what a model should know beside the request: the day, the language, what search found."""
@@ -261,17 +262,13 @@ class Conversation:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Mentions:
-    """Paths that are there, names that look like files and are not, and the request without its paths."""
+def files_in(
+    request: str, paths: Workspace, *, given: Sequence[str] = ()
+) -> tuple[list[str], list[str], str]:
+    """Find the files and directories that a request names, in the order it names them, after those given.
 
-    files: tuple[str, ...]
-    absent: tuple[str, ...]
-    rest: str
-
-
-def files_in(request: str, paths: Workspace, *, given: Sequence[str] = ()) -> Mentions:
-    """Find the files and directories that a request names, in the order it names them, after those given."""
+    Returns them, the names that look like files and are not there, and the request without its paths.
+    """
     places: list[tuple[int, str]] = []
     absent: list[tuple[int, str]] = []
     rest = request
@@ -291,9 +288,9 @@ def files_in(request: str, paths: Workspace, *, given: Sequence[str] = ()) -> Me
             for name in names if names[0] in word else (word,):  # what a glob matches is not in it
                 left = left.replace(name, " " * len(name), 1)
             rest = rest[:start] + left + rest[end:]
-    files = tuple(dict.fromkeys([*given, *(name for _, name in sorted(places))]))[:MAX_FILES]
-    missing = tuple(dict.fromkeys(name for _, name in sorted(absent)))[:MAX_FILES]
-    return Mentions(files, missing, re.sub(r" {3,}", "  ", rest))
+    files = list(dict.fromkeys([*given, *(name for _, name in sorted(places))]))[:MAX_FILES]
+    missing = list(dict.fromkeys(name for _, name in sorted(absent)))[:MAX_FILES]
+    return files, missing, re.sub(r" {3,}", "  ", rest)
 
 
 def _named_by(word: str, paths: Workspace, *, is_marked: bool) -> list[str]:

@@ -410,8 +410,8 @@ class Loop:
         seconds = round(time.monotonic() - self._started, 3)
         stats: dict[str, Any] = {**asdict(self.spent), "seconds": seconds, "skills": sorted(self.skills)}
         advice = self._last.advice if status == "refused" else ""
-        outputs = tuple(self._outputs)
-        outcome = Outcome(self.record.run_id, status, answer, reason, stats, advice, outputs)
+        run_id, outputs = self.record.run_id, tuple(self._outputs)
+        outcome = Outcome(run_id, status, answer, reason, stats, advice, outputs)
         try:
             self.session.finish({**outcome.to_json(), "request": self.said.request})
         except (OSError, VademecumError) as error:

@@ -292,5 +292,5 @@ def request_section(request: str, files: Sequence[str], absent: Sequence[str] = 
     lines = [safe(request)]
     for head, names in (("files it names", files), ("files it names that are not here", absent)):
         if names:
-            lines.append(f"{head}: {json.dumps(list(names), ensure_ascii=False)}")
+            lines.append(f"{head}: {json.dumps(names, ensure_ascii=False)}")
     return "\n".join(lines)

@@ -30,7 +30,7 @@ from vademecum.evals.results import RUNS, CaseResult, Verdict, late, without_run
 from vademecum.evals.units import Configuration, EvalSettings, Unit, other_index
 from vademecum.masking import Secrets
 from vademecum.models import choose_model
-from vademecum.models.base import Message, Model, OnText, Reply, needs_ranking, wire_of
+from vademecum.models.base import Message, Model, OnText, Reply, wire_of
 from vademecum.models.recorded_model import Recorded
 from vademecum.models.scripted_model import Scripted, Turn
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
@@ -251,7 +251,8 @@ class NormalizedPrompts:
     """
 
     def __init__(self, inner: Model, room: Path, runs: Path) -> None:
-        self.name, self.wire, self.needs_ranking = inner.name, wire_of(inner), needs_ranking(inner)
+        self.name, self.wire = inner.name, wire_of(inner)
+        self.needs_ranking = getattr(inner, "needs_ranking", False)
         self._inner = inner
         self._replaced = (
             (re.compile(re.escape(str(room))), "/room"),

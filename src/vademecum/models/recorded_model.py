@@ -15,7 +15,7 @@ from msgspec import structs
 from vademecum.errors import FileRefused, ModelReplyWrong
 from vademecum.files import read_capped
 from vademecum.masking import Secrets
-from vademecum.models.base import Message, Model, OnText, Reply, Wire, needs_ranking, wire_of
+from vademecum.models.base import Message, Model, OnText, Reply, Wire, wire_of
 from vademecum.runs.record import masked
 
 MAX_TAPE_BYTES = 256 * 1024 * 1024
@@ -49,7 +49,7 @@ class Recorded:
         native = any(message.tools for message in sent)
         self.wire: Wire = wire_of(inner) if inner is not None else "tools" if native else "json"
         ranked = any("\nranked first by search: " in message.content for message in sent)
-        self.needs_ranking = needs_ranking(inner) if inner is not None else ranked
+        self.needs_ranking = ranked if inner is None else getattr(inner, "needs_ranking", False)
 
     def reply(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None

@@ -33,7 +33,6 @@ _TOO_LONG_REPLY = (
     '"choices": [{"finish_reason": "length"}]}'
 )
 REMEMBERED_SECONDS = 7 * 86_400  # servers are upgraded
-_BUSY_CODES = frozenset({408, 409, 425, 429})
 TOO_LONG = re.compile(
     r"context.?(?:length|window|size)|maximum context|prompt is too long|input is too long|too many tokens"
     r"|reduce the length|exceeds? the (?:available |model'?s? )?context|输入(?:长度)?(?:过|太|超)长|上下文",
@@ -85,7 +84,7 @@ def fault(
         return ModelOverflow(f"{told}. The conversation is too long for the model.")
     if _NO_MONEY.search(words):
         return ModelRefused(f"{told}. Check the account.")
-    if status in _BUSY_CODES or status >= SERVER_ERROR or (status == 200 and _BUSY.search(words)):
+    if status in {408, 409, 425, 429} or status >= SERVER_ERROR or (status == 200 and _BUSY.search(words)):
         wait = None
         with contextlib.suppress(ValueError):
             wait = max(0.0, float((headers or {}).get("retry-after", "")))

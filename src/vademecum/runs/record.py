@@ -116,9 +116,10 @@ def masked_values(value: Any, secrets: Secrets, *, name: str = "", most: int | N
         case str():
             return masked(value, secrets, name=name, most=most)
         case dict():
-            names = (masked(key, secrets, most=most) if isinstance(key, str) else key for key in value)
-            items = (masked_values(item, secrets, name=str(key), most=most) for key, item in value.items())
-            return dict(zip(names, items, strict=True))
+            return {
+                masked(str(key), secrets, most=most): masked_values(item, secrets, name=str(key), most=most)
+                for key, item in value.items()
+            }
         case list() | tuple():
             kept = [
                 masked_values(item, secrets, most=most)

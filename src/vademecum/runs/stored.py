@@ -252,10 +252,7 @@ def _reasons(data: dict[str, Any]) -> str:
 
 def _about(data: dict[str, Any]) -> str:
     payload = data["payload"]
-    skills = payload.get("skills") or ([payload["skill"]] if payload.get("skill") else [])
-    names = ", ".join(
-        str(skill.get("name", skill)) if isinstance(skill, dict) else str(skill) for skill in skills
-    )
+    names = _inline(payload.get("skills") or payload.get("skill") or "")
     rest = payload.get("relative_path") or payload.get("tool") or ""
     return f"{names}{'/' if names and rest else ''}{rest}".strip()
 
