@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,7 +13,6 @@ from pathlib import Path
 from vademecum.agent.loop import Loop, Outcome
 from vademecum.agent.plan import Budget
 from vademecum.agent.transcript import Transcript, request_section, safe, untrusted
-from vademecum.config import SandboxName
 from vademecum.context import Context
 from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.catalogue import Catalogue, render_catalogue
@@ -23,7 +22,6 @@ from vademecum.policy.approval import Approver
 from vademecum.policy.base import Decider
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener
-from vademecum.sandbox.base import Sandbox
 from vademecum.search.finder import Findings
 from vademecum.session.base import Guard, Place, Result
 from vademecum.session.session import Session
@@ -90,7 +88,6 @@ class Agent:
     runs: Path | None = None
     guard: Guard | None = None
     view: View | None = None
-    sandbox: Callable[[SandboxName], Sandbox] | None = None
     reachable: tuple[Path, ...] = ()
 
     def run(
@@ -115,7 +112,6 @@ class Agent:
             guard=self.guard,
             runs=self.runs,
             listener=self.listener,
-            sandbox=self.sandbox,
         )
         model = choose_model(self.model) if isinstance(self.model, str) else self.model
         return Conversation(self, session, model)

@@ -114,18 +114,15 @@ def choose_model(
     if kind in {"offline", "mock"}:
         return offline()
     if kind == "scripted" and name:
-        return _scripted(Path(name))
+        try:
+            found = msgspec.json.decode(read_capped(name, cap=MAX_CASE_BYTES))
+            turns = found if isinstance(found, list) else found.get("turns") or found["mock"]["turns"]
+            return scripted(turns)
+        except (OSError, FileRefused, ValueError, KeyError, AttributeError, TypeError) as error:
+            raise ConfigError(f"{name} has no turns for a scripted model ({error}): write a list.") from error
     if kind == "recorded" and name:
         return recorded(name)
     return _by_sdk(wanted, given, context or Context.current())
-
-
-def _scripted(file: Path) -> Model:
-    try:
-        found = msgspec.json.decode(read_capped(file, cap=MAX_CASE_BYTES))
-        return scripted(found if isinstance(found, list) else found.get("turns") or found["mock"]["turns"])
-    except (OSError, FileRefused, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{file} has no turns for a scripted model ({error}): write a list.") from error
 
 
 def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
@@ -142,9 +139,17 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
     address = params.get("base_url") or context.env.get(service.address_variable) or service.base_url
     if address and kind not in {"azure", "bedrock", "vertex"}:  # whose clients find it themselves
         params["base_url"] = address
-    own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
+    own: dict[str, Any] = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
+    if key := find_key(service, context):
+        own[key.argument] = key.value
+    elif service.variables:
+        variable = next(iter(service.variables))
+        advice = f"set {variable}, or run `vade secrets set {variable} --models`"
+        raise ModelRefused(f"The key of {service.name} is missing: {advice}.")
+    elif service.package == "openai":
+        own["api_key"] = "none"
     try:
-        client = getattr(ours.MODEL.sdk, service.client)(**own, **_required_key(service, context))
+        client = getattr(ours.MODEL.sdk, service.client)(**own)
     except (ours.SDK_ERROR, ValueError) as error:
         raise ModelRefused(f"The model cannot be used: {' '.join(str(error).split())}") from error
     made: Model = ours.MODEL(wanted, name, client, caches=context.cache_directory(), **params)
@@ -221,16 +226,3 @@ def find_key(service: Service, context: Context) -> ModelKey | None:
         if value := SecretStore(context).get(variable, skill=None):
             return ModelKey(variable, "secrets", argument, value)
     return None
-
-
-def _required_key(service: Service, context: Context) -> dict[str, str]:
-    """Return the key as the client takes it; if it is missing, say which variable has to be set."""
-    if key := find_key(service, context):
-        return {key.argument: key.value}
-    if not service.variables:
-        return {"api_key": "none"} if service.package == "openai" else {}
-    variable = next(iter(service.variables))
-    raise ModelRefused(
-        f"The key of {service.name} is missing: set {variable}, "
-        f"or run `vade secrets set {variable} --models`."
-    )

@@ -44,8 +44,14 @@ class Recorded:
         self._tape = tape
         self._inner = inner
         self._secrets = secrets or Secrets(os.environ)
-        self._known: dict[str, _Taped] = _read(tape)
-        sent = [message for taped in self._known.values() for message in taped.sent]
+        try:
+            found = msgspec.json.Decoder(_Taped).decode_lines(read_capped(tape, cap=MAX_TAPE_BYTES))
+        except FileNotFoundError:
+            found = []
+        except (OSError, FileRefused, msgspec.DecodeError) as error:
+            raise ModelReplyWrong(f"The tape {tape} cannot be read ({error}): {_ANEW}") from error
+        self._known = {taped.key: taped for taped in found}
+        sent = [message for taped in found for message in taped.sent]
         native = any(message.tools for message in sent)
         self.wire: Wire = wire_of(inner) if inner is not None else "tools" if native else "json"
         ranked = any("\nranked first by search: " in message.content for message in sent)
@@ -77,13 +83,3 @@ class Recorded:
         with os.fdopen(os.open(self._tape, flags, 0o600), "ab") as tape:
             tape.write(msgspec.json.encode(taped) + b"\n")
         return reply
-
-
-def _read(tape: Path) -> dict[str, _Taped]:
-    try:
-        found = msgspec.json.Decoder(_Taped).decode_lines(read_capped(tape, cap=MAX_TAPE_BYTES))
-    except FileNotFoundError:
-        return {}
-    except (OSError, FileRefused, msgspec.DecodeError) as error:
-        raise ModelReplyWrong(f"The tape {tape} cannot be read ({error}): {_ANEW}") from error
-    return {taped.key: taped for taped in found}

@@ -77,10 +77,8 @@ def new_run(directory: Path, *, clock: Callable[[], float] = time.time) -> Path:
     check_place(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            with os.fdopen(os.open(directory / ".gitignore", flags, 0o644), "w") as ignore:
-                ignore.write("*\n")
+        with contextlib.suppress(FileExistsError), open(directory / ".gitignore", "x") as ignore:
+            ignore.write("*\n")
         place.mkdir(mode=0o700)
     except OSError as error:
         raise ConfigError(
