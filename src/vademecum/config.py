@@ -10,19 +10,16 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused
 from vademecum.files import read_capped
 from vademecum.nearest import meant, nearest
 from vademecum.wildcards import matches
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 MAX_CONFIG_BYTES = 1024 * 1024
 _BRANCH = re.compile(r"\[|^(?:bool|str|int)$")
@@ -419,7 +416,7 @@ def _roots_of(data: dict[str, Any], file: Path | None, context: Context) -> tupl
     return tuple(context.expand(root, base=file.parent.parent) for root in data.get("skill_roots", ()))
 
 
-def _explain(details: list[ErrorDetails]) -> list[str]:
+def _explain(details: Sequence[Any]) -> list[str]:
     """Return a sentence for each problem: the key, what was found, what is accepted."""
     sentences: dict[str, str] = {}
     for detail in details:

@@ -71,8 +71,7 @@ class StoredSecret:
 
     def to_json(self) -> dict[str, Any]:
         """Return the secret as ``vade secrets list`` prints it, without its value."""
-        models = self.skill is None
-        return {"name": self.name, "skill": self.skill, "models": models, "place": self.place}
+        return {"name": self.name, "skill": self.skill, "models": self.skill is None, "place": self.place}
 
 
 class _Entry(msgspec.Struct, frozen=True):

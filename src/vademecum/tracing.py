@@ -125,15 +125,18 @@ class Traced:
                 about |= {f"gen_ai.usage.{kind}": data[kind] for kind in kinds if kind in data}
                 about |= self._contents("gen_ai.output.messages", data.get("text"))
                 self._span(f"chat {model}", self._asked, now, about, error=data.get("code"))
-            case "tool_called":
-                about = self._contents("gen_ai.tool.call.arguments", data.get("parameters", ""))
+            case "tool_called" | "skill_loaded" | "resource_loaded":
+                loads = {"skill_loaded": "skill", "resource_loaded": "load_skill_asset"}
+                tool = str(loads.get(type_) or data.get("tool", ""))
+                about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+                if type_ in loads:
+                    about["vademecum.skill"] = str(data.get("skill", ""))
+                else:
+                    about |= self._contents("gen_ai.tool.call.arguments", data.get("parameters", ""))
                 if decision := data.get("decision"):
                     about["vademecum.decision"] = str(decision.get("effect", ""))
                 started = int(float(data.get("started") or now / 1e9) * 1e9)
-                self._tool(str(data.get("tool", "")), started, now, about, error=data.get("code"))
-            case "skill_loaded" | "resource_loaded":
-                tool = "skill" if type_ == "skill_loaded" else "load_skill_asset"
-                self._tool(tool, now, now, {"vademecum.skill": str(data.get("skill", ""))})
+                self._span(f"execute_tool {tool}", started, now, about, error=data.get("code"))
             case "approval_answered":
                 about = {f"vademecum.approval.{key}": str(data.get(key, "")) for key in ("id", "verdict")}
                 self._span("approval", self._asked, now, about)
@@ -155,10 +158,6 @@ class Traced:
 
     def _contents(self, name: str, text: object) -> dict[str, str]:
         return {name: str(text)} if self._with_contents and text is not None else {}
-
-    def _tool(self, name: str, started: int, now: int, about: Mapping[str, Any], *, error: Any = "") -> None:
-        named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
-        self._span(f"execute_tool {name}", started, now, {**named, **about}, error=error)
 
     def _span(self, name: str, started: int, now: int, about: Mapping[str, Any], *, error: Any = "") -> None:
         about = {**about, "error.type": str(error)} if error else about

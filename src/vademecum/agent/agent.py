@@ -219,8 +219,7 @@ class Conversation:
             request, model=self.model.name, budget=limits, skills=1, parent=self.session.run_id
         )
         self.session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=limits)
-        alone = "This is a run of its own, for the loaded skill alone."
-        said = Transcript(parent.wire, alone, parent.limit)
+        said = Transcript(parent.wire, "This is a run of its own, for the loaded skill alone.", parent.limit)
         session.load_nested(skill, loaded, effect)
         loop = Loop(self.model, session, record, said, budget)
         loop.skills.add(skill.name)
@@ -237,9 +236,8 @@ class Conversation:
 
     def _found(self, files: Sequence[str], rest: str) -> Findings:
         """Search for the request without the files that are there; the endings of these say more."""
-        found = {Path(file).suffix.lstrip(".").lower(): None for file in files}
-        endings = " ".join(ending for ending in found if ending not in _ANY_TEXT)
-        return self.session.view.finder.find(f"{rest} {endings}", RANKED)
+        endings = {Path(file).suffix.lstrip(".").lower() for file in files} - _ANY_TEXT
+        return self.session.view.finder.find(f"{rest} {' '.join(sorted(endings))}", RANKED)
 
     def _about(self, request: str, found: Findings | None, catalogue: Catalogue) -> str:
         """Return what a model should know beside the request: the day, the language, what search found."""

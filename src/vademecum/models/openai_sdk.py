@@ -236,11 +236,10 @@ def _messages(messages: Sequence[Message], without: frozenset[str]) -> list[dict
             sent["tool_call_id"] = message.call_id
         if message.calls:
             sent["content"] = message.content or None
-            functions = [{"name": call.name, "arguments": call.arguments or "{}"} for call in message.calls]
-            sent["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": function}
-                for call, function in zip(message.calls, functions, strict=True)
-            ]
+            sent["tool_calls"] = []
+            for call in message.calls:
+                function = {"name": call.name, "arguments": call.arguments or "{}"}
+                sent["tool_calls"].append({"id": call.id, "type": "function", "function": function})
         found.append(sent)
     if "system" in without and found[0]["role"] == "system":
         first, *rest = found

@@ -184,10 +184,8 @@ class ServedModel:
                         yield self._faultless(found)
                         return
                 if not any(line.startswith("data:") for line in body):
-                    where = self._client.base_url
-                    raise ModelReplyWrong(
-                        f"The answer of {where} is not a reply of a model: check the address."
-                    )
+                    text = f"The answer of {self._client.base_url} is not a reply of a model"
+                    raise ModelReplyWrong(f"{text}: check the address.")
                 lines = iter(body)
             yield from map(self._faultless, self._events(lines))
         finally:

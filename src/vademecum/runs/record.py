@@ -17,7 +17,7 @@ import msgspec
 
 from vademecum.context import Context
 from vademecum.errors import ConfigError, RecordDamaged
-from vademecum.files import write_atomic
+from vademecum.files import writable, write_atomic
 from vademecum.masking import MASK, Secrets
 
 EVENTS, SUMMARY, INDEX, FINAL = "events.jsonl", "run.json", "index.json", "final.md"
@@ -75,15 +75,11 @@ def new_run(directory: Path, *, clock: Callable[[], float] = time.time) -> Path:
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     place = directory / f"{moment}-{int(now * 1000) % 1000:03}{os.urandom(2).hex()}"
     check_place(directory)
-    try:
+    with writable(directory):
         directory.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError), open(directory / ".gitignore", "x") as ignore:
             ignore.write("*\n")
         place.mkdir(mode=0o700)
-    except OSError as error:
-        raise ConfigError(
-            f"The record of this run cannot be kept in {directory} ({error.strerror}): make it writable."
-        ) from error
     return place
 
 

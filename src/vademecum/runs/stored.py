@@ -146,9 +146,6 @@ def read_run(directory: Path, run_id: str) -> PastRun:
     return PastRun(run_id, str(place), tuple(events))
 
 
-# As a timeline, for people
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One line of the timeline: when, its mark, its title, and what can be unfolded below it.
@@ -212,9 +209,8 @@ def _entry(event: Event) -> tuple[Mark, str, str] | None:  # noqa: PLR0912 - one
         case "charter":
             return "note", f"charter {str(data['digest'])[:19]}… holds, {data['skills']} skills", ""
         case "charter_asked":
-            mark = "ok" if data["allowed"] else "refused"
-            verdict = "lets it be selected" if data["allowed"] else "does not let it be selected"
-            return mark, f"the charter {verdict}: {data['skill']}", _reasons(data)
+            mark, verdict = ("ok", "lets") if data["allowed"] else ("refused", "does not let")
+            return mark, f"the charter {verdict} it be selected: {data['skill']}", _reasons(data)
         case "outcome":
             return _outcome(data)
         case "observation" if data["code"]:
