@@ -24,7 +24,7 @@ def streamed(secrets: Secrets, data: bytes) -> None:
     stream = secrets.stream()
     for start in range(0, len(data), CHUNK):
         stream.feed(data[start : start + CHUNK])
-    stream.end()
+    stream.feed(b"", last=True)
 
 
 def speed(run: Callable[[], object], size: int) -> float:
@@ -37,7 +37,7 @@ def throughput() -> None:
         values = secret_values(count)
         secrets = Secrets({})
         secrets.add(values)
-        pieces = sorted(Forms(values)._pieces, key=len, reverse=True)
+        pieces = sorted(Forms(values).pieces, key=len, reverse=True)
         data = (LINE * lines).encode()
         few = data[: max(len(data) // (20 * count), 200_000)]
         plain = re.compile(b"|".join(map(re.escape, pieces)))

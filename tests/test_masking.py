@@ -17,6 +17,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from vademecum.masking import MAX_MATCHES, MAX_PIECE_BYTES, MAX_SPAN_BYTES, Secrets
+from vademecum.runs.record import masked
 
 VALUE = 'c0rrect/horse+"battery" & stäple'
 PEM = "-----BEGIN PRIVATE KEY-----\n" + "\n".join(f"MIIEvQIBADANBgkqhkiG9w0{n}" for n in range(9))
@@ -32,7 +33,7 @@ def masking(*values: str) -> Secrets:
 def streamed(secrets: Secrets, data: bytes, size: int) -> bytes:
     stream = secrets.stream()
     pieces = [stream.feed(data[start : start + size]) for start in range(0, len(data), size)]
-    return b"".join([*pieces, stream.end()])
+    return b"".join([*pieces, stream.feed(b"", last=True)])
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_innocent_text_stays() -> None:
         "https://example.org:8443/abcdefgh?x=1",
         "see https://docs.example.org:443/a:b@c",
     ):
-        assert secrets.mask(text) == secrets.mask_values(text) == text
+        assert masked(text, secrets) == secrets.mask_values(text) == text
     assert not secrets.masks(b"Ada Lovelace")
 
 
@@ -186,14 +187,16 @@ def test_a_file_is_masked_in_place(tmp_path: Path) -> None:
 
 def test_without_secrets_nothing_is_imported() -> None:
     code = "import sys; from vademecum.masking import Secrets; s = Secrets({'A_KEY': 'correct-horse'});"
-    code += "assert s.mask('x' * 100_000) and not s.masks(b'y' * 100_000); assert 're2' not in sys.modules"
+    code += (
+        "assert s.mask_values('x' * 100_000) and not s.masks(b'y' * 100_000); assert 're2' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_a_secret_in_two_prints() -> None:
     stream = masking("correct-horse").stream()
-    shown = [stream.feed(b"it is correct"), stream.feed(b"-hor"), stream.feed(b"se.\nnext"), stream.end()]
-    assert shown == [b"it is ", b"", b"[secret].\nnext", b""]
+    shown = [stream.feed(b"it is correct"), stream.feed(b"-hor"), stream.feed(b"se.\nnext", last=True)]
+    assert shown == [b"it is ", b"", b"[secret].\nnext"]
 
 
 def test_hex_of_longer_data() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import VADE, Place
 from vademecum import ConfigError
-from vademecum.secret_store import SERVICE, Keyring, SecretStore, StoredSecret, name_problem
+from vademecum.secret_store import SERVICE, SecretStore, StoredSecret, name_problem
 
 
 class MemoryKeyring:
@@ -39,7 +39,7 @@ class MemoryKeyring:
         del self.kept[service, username]
 
 
-def store_of(place: Place, keyring: Keyring | None = None) -> SecretStore:
+def store_of(place: Place, keyring: MemoryKeyring | None = None) -> SecretStore:
     return SecretStore(place.context, keyring=lambda: keyring)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused
@@ -20,10 +21,8 @@ from vademecum.files import read_capped
 from vademecum.nearest import meant, nearest
 from vademecum.wildcards import matches
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
 MAX_CONFIG_BYTES = 1024 * 1024
+_BRANCH = re.compile(r"\[|^(?:bool|str|int)$")
 
 # The most that each limit may be; the least is one.
 _MOST = {
@@ -179,9 +178,6 @@ class ExecutionSettings(_Section):
         _Section.__post_init__(self)
 
 
-_USERS_ALONE = ("sandbox", "environment", "build_packages")
-
-
 @dataclass(frozen=True, slots=True)
 class RunsSettings(_Section):
     """Choose what the record of a run contains. If the model's text is left out, its hash is recorded."""
@@ -313,31 +309,31 @@ def load_config(context: Context) -> LoadedConfig:
 
 def _config_file(place: Path) -> Path | None:
     names = ("config.json", "config.toml", "config.yaml", "config.yml")
-    present = [file for name in names if _is_there(file := place / ".agent" / name)]
-    for file in present:
+    present = []
+    for file in (place / ".agent" / name for name in names):
+        try:
+            os.lstat(file)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            words = f"{file} cannot be looked for ({error.strerror})"
+            raise ConfigError(f"{words}: check the permissions.") from error
         if file.suffix in {".yaml", ".yml"}:
             raise ConfigError(f"{file} is not read: write config.json or config.toml.")
+        present.append(file)
     if len(present) > 1:
         raise ConfigError(f"Both {present[0]} and {present[1]} exist: keep one of them.")
     return present[0] if present else None
 
 
-def _is_there(file: Path) -> bool:
-    try:
-        os.lstat(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise ConfigError(
-            f"{file} cannot be looked for ({error.strerror}): check the permissions."
-        ) from error
-    return True
-
-
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = read_capped(file, cap=MAX_CONFIG_BYTES).decode("utf-8-sig")
-        data = _json(text) if file.suffix == ".json" else _toml(text)
+        if file.suffix == ".toml":
+            import tomllib  # noqa: PLC0415 - only for the few who write TOML
+
+            text = json.dumps(tomllib.loads(text), default=str)  # one set of rules checks both formats
+        data = _json(text)
     except (OSError, FileRefused) as error:
         raise ConfigError(f"{file} cannot be read ({error}): repair or remove it.") from error
     except (ValueError, RecursionError) as error:
@@ -358,13 +354,6 @@ def _json(text: str) -> Any:
         raise ValueError(f"{constant} is no JSON number")
 
     return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
-
-
-def _toml(text: str) -> Any:
-    import tomllib  # noqa: PLC0415 - only for the few who write TOML
-
-    # Through JSON, so that both formats are checked by one set of rules (dates become text).
-    return json.loads(json.dumps(tomllib.loads(text), default=str))
 
 
 def _check(data: dict[str, Any], file: Path | None) -> Config:
@@ -393,7 +382,8 @@ def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
     # Here a project may only tighten.
     for section in ("budget", "execution", "security"):
         users = {**dataclasses.asdict(getattr(Config(), section)), **user.get(section, {})}
-        written = {key: value for key, value in project.get(section, {}).items() if key not in _USERS_ALONE}
+        alone = ("sandbox", "environment", "build_packages")  # are the user's to set
+        written = {key: value for key, value in project.get(section, {}).items() if key not in alone}
         stricter = {key: _stricter(value, users[key]) for key, value in written.items()}
         merged[section] = {**user.get(section, {}), **stricter}
     # A project may add `ask` and `deny`. What it would allow waits until the user trusts the folder.
@@ -426,12 +416,13 @@ def _roots_of(data: dict[str, Any], file: Path | None, context: Context) -> tupl
     return tuple(context.expand(root, base=file.parent.parent) for root in data.get("skill_roots", ()))
 
 
-def _explain(details: list[ErrorDetails]) -> list[str]:
+def _explain(details: Sequence[Any]) -> list[str]:
     """Return a sentence for each problem: the key, what was found, what is accepted."""
     sentences: dict[str, str] = {}
     for detail in details:
         unknown = detail["type"] == "unexpected_keyword_argument"
-        place = [str(part) for part in detail["loc"] if unknown or not _is_branch(part)]
+        # A step such as `tuple[str, ...]` or `bool` is the branch of a union and not a key.
+        place = [part for part in map(str, detail["loc"]) if unknown or not _BRANCH.search(part)]
         key = ".".join(place)
         accepted = detail["msg"].removeprefix("Input should be ")
         if unknown:
@@ -448,11 +439,6 @@ def _explain(details: list[ErrorDetails]) -> list[str]:
             found = json.dumps(detail["input"], ensure_ascii=False)[:60]
             sentences[key] = f"{key!r} is {found}: it should be {accepted}"
     return list(sentences.values())
-
-
-def _is_branch(part: int | str) -> bool:
-    """Return whether a step of pydantic's location is the branch of a union and not a key."""
-    return isinstance(part, str) and ("[" in part or part in {"bool", "str", "int"})
 
 
 def _suggestion(place: list[str]) -> str:

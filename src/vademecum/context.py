@@ -91,6 +91,5 @@ def _has_own_agent(place: Path, around_home: set[Path]) -> bool:
         about = os.stat(place / ".agent")
     except OSError:
         return False
-    if not stat.S_ISDIR(about.st_mode) or Path(os.path.realpath(place)) in around_home:
-        return False
-    return about.st_uid in {os.getuid(), 0}
+    is_apart = Path(os.path.realpath(place)) not in around_home
+    return is_apart and stat.S_ISDIR(about.st_mode) and about.st_uid in {os.getuid(), 0}

@@ -1,4 +1,4 @@
-"""Text → the same text without secrets: values of the environment and of scripts, and known kinds of keys.
+"""Text → the same text without secrets: the values of the environment and of scripts.
 
 A secret value is recognised in several forms: as it is, in base64 (at each alignment, also wrapped), in hex,
 URL-encoded, JSON-escaped, and line by line. A program that transforms it in another way is not recognised.
@@ -13,13 +13,10 @@ import threading
 from binascii import b2a_base64
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, cached_property
-from itertools import pairwise
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
-
-import msgspec
 
 MASK = "[secret]"
 MIN_SECRET_CHARS = 8
@@ -29,9 +26,6 @@ MAX_PIECE_BYTES = 64
 MAX_SPAN_BYTES = 4096
 # Everything after this many matches is masked: a repetitive text must not take minutes.
 MAX_MATCHES = 20_000
-# Of a text that is to be cut, so much is searched; of a list, so many items stay.
-MAX_MASKED_CHARS = 50_000
-MAX_ITEMS = 100
 # Bytes times forms that are searched form by form, which is faster than to import RE2 (15 ms).
 MAX_PLAIN_WORK = 4_000_000
 _CHUNK_BYTES = 1024 * 1024
@@ -40,37 +34,22 @@ _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|AUTH(?!ORS?(?:_|$))|SESSION|_PAT\b|_DSN\b",
     re.IGNORECASE,
 )
-_SECRET_HEADER = re.compile(
-    r"(?:x-)?(?:api-?key|auth-?token|access-?token)|authorization|(?:set-)?cookie|proxy-authorization",
-    re.IGNORECASE,
-)
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
-_URL_PASSWORD = re.compile(r"(://[^/\s:@]{0,200}:)[^/\s@]+(?=@)")
-_KNOWN = re.compile(
-    r"(?P<lead>\b(?:Bearer|Basic|Token|ApiKey)\s+"
-    r"|\b(?:api[_-]?key|password|passphrase|secret|token)[\"']?\s{0,5}[=:]\s{0,5}[\"']?)"
-    r"(?P<value>[^\s\"'@&,;]{8,})"
-    r"|(?<![\w-])(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
-    r"|AIza[\w-]{30,}|eyJ[\w-]{10,4000}\.[\w-]{10,4000}\.[\w-]+|hf_\w{20,})",
-    re.IGNORECASE,
-)
 _LINE_ENDS = b"\r\n"
-_GAP = re.compile(rb"[\r\n]+")
+_LINE_END = re.compile(rb"[\r\n]")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 T = TypeVar("T")
-_ENCODER = msgspec.json.Encoder(enc_hook=str)
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 
 
 class Secrets:
     """The values that must not leave, and the one way to remove them from text, files and streams.
 
-    ``mask_values`` and the methods for bytes remove known values. ``mask`` and ``mask_all``, for the record,
-    also remove what looks like a key. Threads may share an object.
+    Threads may share an object.
 
     >>> secrets = Secrets({"MY_API_KEY": "correct-horse"})
-    >>> secrets.mask("used correct-horse and Bearer abcdefgh12")
-    'used [secret] and Bearer [secret]'
+    >>> secrets.mask_values("used correct-horse")
+    'used [secret]'
     >>> secrets.add(["battery-staple"])
     >>> secrets.mask_values("YmF0dGVyeS1zdGFwbGU= is base64")
     '[secret] is base64'
@@ -84,7 +63,7 @@ class Secrets:
         self._lock = threading.Lock()
         self._values = values
         self.added: frozenset[str] = frozenset()  # the values that were added later
-        self._forms = Forms(values)
+        self.forms = Forms(values)
 
     def add(self, values: Iterable[str]) -> None:
         """Mask these values too from now on; streams that began before do not know them."""
@@ -92,21 +71,21 @@ class Secrets:
             new = frozenset(values) - self.added
             if new:
                 self.added |= new
-                self._forms = Forms([*self._values, *self.added])
+                self.forms = Forms([*self._values, *self.added])
 
     def stream(self) -> MaskedStream:
         """Return a stream that masks what is fed to it in chunks."""
-        return MaskedStream(self._forms)
+        return MaskedStream(self.forms)
 
     def masks(self, data: bytes) -> bool:
         """Return whether the data contains a form of a known value."""
-        return self._forms.are_in(data.translate(None, _LINE_ENDS))
+        return self.forms.are_in(data.translate(None, _LINE_ENDS))
 
     def masks_file(self, path: Path) -> bool:
         """Return whether a file contains a form of a known value."""
-        forms, tail = self._forms, b""
+        forms, tail = self.forms, b""
         with open(path, "rb") as file:
-            while forms and (chunk := file.read(_CHUNK_BYTES)):
+            while forms.pieces and (chunk := file.read(_CHUNK_BYTES)):
                 stripped = tail + chunk.translate(None, _LINE_ENDS)
                 if forms.are_in(stripped):
                     return True
@@ -115,7 +94,7 @@ class Secrets:
 
     def mask_bytes(self, data: bytes) -> bytes:
         """Return the data without the known values."""
-        return MaskedStream(self._forms).end(data) if self.masks(data) else data
+        return MaskedStream(self.forms).feed(data, last=True) if self.masks(data) else data
 
     def mask_file(self, path: Path) -> None:
         """Remove the known values from a file; a file without them is not touched."""
@@ -128,7 +107,7 @@ class Secrets:
             with open(path, "rb") as file, os.fdopen(os.open(temporary, flags, 0o600), "wb") as out:
                 while chunk := file.read(_CHUNK_BYTES):
                     out.write(stream.feed(chunk))
-                out.write(stream.end())
+                out.write(stream.feed(b"", last=True))
             os.chmod(temporary, path.stat().st_mode & 0o777)
             os.replace(temporary, path)
         finally:
@@ -136,64 +115,22 @@ class Secrets:
 
     def mask_values(self, value: T) -> T:
         """Return a text, or nested lists and dictionaries, without the known values."""
-        return _mapped(value, lambda _, text: self._without_values(text)) if self._forms else value
+        return self._masked(value) if self.forms.pieces else value
 
-    def _without_values(self, text: str) -> str:
-        data = text.encode("utf-8", "surrogatepass")
-        masked = self.mask_bytes(data)
-        if masked is data:
-            return text
-        try:
-            return masked.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:  # a value that is not UTF-8 ended inside of a character
-            return masked.decode("utf-8", "replace")
-
-    def mask(self, text: str) -> str:
-        """Return the text without the known values and without what looks like a key."""
-        return _KNOWN.sub(_masked, _URL_PASSWORD.sub(rf"\g<1>{MASK}", self.mask_values(text)))
-
-    def masked_json(self, value: Any, *, most: int | None = None) -> bytes:
-        """Return nested lists and dictionaries as JSON in which every text is masked."""
-        return _ENCODER.encode(self.mask_all(value, most=most))
-
-    def mask_all(self, value: Any, *, most: int | None = None) -> Any:
-        """Return a copy of nested lists and dictionaries in which every text is masked.
-
-        If ``most`` is given, texts are cut to so many characters once they are masked, and long lists too.
-        """
-
-        def masked(key: str, text: str) -> str:
-            # A value is masked whole if its own name says that it is a secret, such as that of a header.
-            if _SECRET_HEADER.fullmatch(key):
-                return MASK
-            shown = self.mask(text if most is None else text[:MAX_MASKED_CHARS])
-            if most is not None and (len(shown) > most or len(text) > MAX_MASKED_CHARS):
-                shown = f"{shown[:most]}…"
-            # Half a character, as the name of a file may contain it, cannot be written.
-            return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()
-
-        return _mapped(value, masked, items=None if most is None else MAX_ITEMS)
-
-
-def _mapped(
-    value: Any, change: Callable[[str, str], str], name: object = "", *, items: int | None = None
-) -> Any:
-    """Return nested lists and dictionaries with each text changed; ``change`` is told the text's own name."""
-    match value:
-        case str():
-            return change(name if isinstance(name, str) else "", value)
-        case dict():
-            names = (change("", key) if isinstance(key, str) else key for key in value)
-            changed = (_mapped(item, change, key, items=items) for key, item in value.items())
-            return dict(zip(names, changed, strict=True))
-        case list() | tuple():
-            kept = [_mapped(item, change, items=items) for item in value[:items]]
-            return kept if len(kept) == len(value) else [*kept, f"… {len(value):,} in all"]
-    return value
-
-
-def _masked(found: re.Match[str]) -> str:
-    return f"{found['lead']}{MASK}" if found["lead"] else MASK
+    def _masked(self, value: Any) -> Any:
+        match value:
+            case str():
+                data = value.encode("utf-8", "surrogatepass")
+                masked = self.mask_bytes(data)
+                try:
+                    return value if masked is data else masked.decode("utf-8", "surrogatepass")
+                except UnicodeDecodeError:  # a value that is not UTF-8 ended inside of a character
+                    return masked.decode("utf-8", "replace")
+            case dict():
+                return {self._masked(key): self._masked(item) for key, item in value.items()}
+            case list() | tuple():
+                return [self._masked(item) for item in value]
+        return value
 
 
 class Forms:
@@ -201,12 +138,8 @@ class Forms:
 
     def __init__(self, values: Iterable[str]) -> None:
         found = (form for value in values for form in _forms_of(value))
-        self._pieces = sorted({piece for form in found for piece in _cut(form)})
-        self.longest = max(map(len, self._pieces), default=0)
-
-    def __bool__(self) -> bool:
-        """Return whether there is anything to mask."""
-        return bool(self._pieces)
+        self.pieces = sorted({piece for form in found for piece in _cut(form)})
+        self.longest = max(map(len, self.pieces), default=0)
 
     @cached_property
     def _search(self) -> Callable[[bytes, int], re.Match[bytes] | None]:
@@ -216,39 +149,48 @@ class Forms:
         options.encoding = re2.Options.Encoding.LATIN1  # any bytes may be around a secret
         options.max_mem = 256 * 1024 * 1024
         # The longest first: of the forms that begin at one place, it is the one to mask.
-        longest_first = sorted(self._pieces, key=len, reverse=True)
+        longest_first = sorted(self.pieces, key=len, reverse=True)
         return re2.compile(b"|".join(map(re.escape, longest_first)), options).search  # type: ignore[no-any-return]
 
     def are_in(self, stripped: bytes) -> bool:
         """Return whether data without line ends contains a form."""
-        if "_search" not in self.__dict__ and len(stripped) * len(self._pieces) <= MAX_PLAIN_WORK:
-            return any(piece in stripped for piece in self._pieces)
+        if "_search" not in self.__dict__ and len(stripped) * len(self.pieces) <= MAX_PLAIN_WORK:
+            return any(piece in stripped for piece in self.pieces)
         return self._search(stripped, 0) is not None
 
-    def matches(self, stripped: bytes) -> Iterator[tuple[int, int]]:
+    def matches(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield where forms begin and end, the overlapping ones too: the longest at each beginning."""
-        position = 0
+        stripped, position = data.translate(None, _LINE_ENDS), 0
+        if not self.are_in(stripped):
+            return
+        removed = _line_ends(data)
         while (found := self._search(stripped, position)) is not None:
-            yield found.span()
-            position = found.start() + 1
+            start, end = found.span()
+            yield start + bisect_right(removed, start), end + bisect_right(removed, end - 1)
+            position = start + 1
 
-    def begun_in(self, tail: bytes) -> tuple[int, int]:
-        """Return the size of the longest end that may begin a form, without and with its line ends."""
+    def begun_in(self, tail: bytes) -> int:
+        """Return the size of the longest end that may begin a form."""
         stripped = tail.translate(None, _LINE_ENDS)
         for position in range(max(0, len(stripped) - self.longest + 1), len(stripped)):
             suffix = stripped[position:]
-            following = bisect_right(self._pieces, suffix)
-            if following < len(self._pieces) and self._pieces[following].startswith(suffix):
-                return len(suffix), len(tail) - _raw_positions(tail)(position)
-        return 0, 0
+            following = bisect_right(self.pieces, suffix)
+            if following < len(self.pieces) and self.pieces[following].startswith(suffix):
+                return len(tail) - position - bisect_right(_line_ends(tail), position)
+        return 0
+
+
+def _line_ends(data: bytes) -> list[int]:
+    """Return where in the data without line ends each of them was."""
+    return [found.start() - before for before, found in enumerate(_LINE_END.finditer(data))]
 
 
 class MaskedStream:
     """Masks data in chunks. The output is the same however the data is cut.
 
     >>> stream = Secrets({"MY_API_KEY": "correct-horse"}).stream()
-    >>> stream.feed(b"used corr"), stream.feed(b"ect-horse twice"), stream.end()
-    (b'used ', b'[secret] twice', b'')
+    >>> stream.feed(b"used corr"), stream.feed(b"ect-horse twice corr", last=True)
+    (b'used ', b'[secret] twice corr')
     """
 
     def __init__(self, forms: Forms) -> None:
@@ -258,35 +200,26 @@ class MaskedStream:
         self._reach = -1
         self._left = MAX_MATCHES
 
-    def feed(self, chunk: bytes) -> bytes:
-        """Return what can be shown by now; the beginning of a possible secret is held back."""
-        return self._masked(self._held + chunk, last=False) if self._forms else chunk
-
-    def end(self, chunk: bytes = b"") -> bytes:
-        """Return what was held back, after a last chunk."""
-        return self._masked(self._held + chunk, last=True) if self._forms else chunk
-
-    def _masked(self, data: bytes, *, last: bool) -> bytes:
+    def feed(self, chunk: bytes, *, last: bool = False) -> bytes:
+        """Return what can be shown by now; the beginning of a possible secret waits for the next chunk."""
+        if not self._forms.pieces:
+            return chunk
+        data = self._held + chunk
         if self._left < 0:  # the rest is masked
             return b""
-        stripped = data.translate(None, _LINE_ENDS)
-        raw = _raw_positions(data)
-        held, held_raw = (0, 0) if last else self._forms.begun_in(data[-MAX_SPAN_BYTES:])
-        stop, cut = len(stripped) - held, len(data) - held_raw
+        cut = len(data) - (0 if last else self._forms.begun_in(data[-MAX_SPAN_BYTES:]))
         out: list[bytes] = []
-        for start, end in self._forms.matches(stripped) if self._forms.are_in(stripped) else ():
-            if start >= stop:
+        for first, behind in self._forms.matches(data):
+            if first >= cut:
                 break
-            first, behind = raw(start), raw(end - 1) + 1
             if behind - first > MAX_SPAN_BYTES:
                 continue
-            self._left -= 1
-            if self._left < 0:
-                behind = cut = len(data)
             if first > self._reach:
                 out += [data[max(self._reach, 0) : first], MASK.encode()]
             self._reach = max(self._reach, behind)
+            self._left -= 1
             if self._left < 0:
+                self._reach = cut = len(data)
                 break
         out.append(data[max(self._reach, 0) : cut])
         self._reach = self._reach - cut if self._reach >= cut else -1
@@ -294,30 +227,10 @@ class MaskedStream:
         return b"".join(out)
 
 
-def _raw_positions(data: bytes) -> Callable[[int], int]:
-    """Return the function from a position in the data without line ends to the one in the data itself."""
-
-    @cache
-    def gaps() -> tuple[list[int], list[int]]:  # found out when the first position is asked for
-        starts, removed = [], [0]
-        for gap in _GAP.finditer(data):
-            starts.append(gap.start() - removed[-1])
-            removed.append(removed[-1] + gap.end() - gap.start())
-        return starts, removed
-
-    def raw(position: int) -> int:
-        starts, removed = gaps()
-        return position + removed[bisect_right(starts, position)]
-
-    return raw
-
-
-def _cut(form: bytes) -> Iterator[bytes]:
+def _cut(form: bytes) -> list[bytes]:
     """Cut a long form into pieces; a text that contains the form contains them one after another."""
     count = -(-len(form) // MAX_PIECE_BYTES)
-    ends = [number * len(form) // count for number in range(count + 1)]
-    for start, end in pairwise(ends):
-        yield form[start:end]
+    return [form[n * len(form) // count : (n + 1) * len(form) // count] for n in range(count)]
 
 
 def _forms_of(value: str) -> Iterator[bytes]:

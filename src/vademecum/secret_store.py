@@ -8,13 +8,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal
 
 import msgspec
 
 from vademecum.context import Context
 from vademecum.errors import ConfigError, FileRefused
-from vademecum.files import read_own, write_atomic
+from vademecum.files import read_own, writable, write_atomic
 from vademecum.masking import MIN_SECRET_CHARS
 
 SERVICE = "vademecum"
@@ -45,28 +45,15 @@ def name_problem(name: str) -> str:
     return "it would change how programs start" if _STEERING.fullmatch(name) else ""
 
 
-class Keyring(Protocol):
-    """A keyring of the system. Values come back as they were set; any failure is raised."""
-
-    def get_password(self, service: str, username: str) -> str | None:
-        """Return a value, or nothing."""
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        """Keep a value."""
-
-    def delete_password(self, service: str, username: str) -> None:
-        """Forget a value."""
-
-
-def system_keyring() -> Keyring | None:
+def system_keyring() -> Any:
     """Return the system's keyring, if the extra ``keyring`` is installed and finds one that is safe."""
-    try:
+    with contextlib.suppress(Exception):  # backends raise what they like; the file is there instead
         import keyring  # noqa: PLC0415 - an extra
 
-        found: Any = keyring.get_keyring()
-        return cast("Keyring", found) if found.priority >= 1 else None
-    except Exception:  # noqa: BLE001 - backends raise what they like; the file is there instead
-        return None
+        found = keyring.get_keyring()
+        if found.priority >= 1:
+            return found
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +71,7 @@ class StoredSecret:
 
     def to_json(self) -> dict[str, Any]:
         """Return the secret as ``vade secrets list`` prints it, without its value."""
-        models = self.skill is None
-        return {"name": self.name, "skill": self.skill, "models": models, "place": self.place}
+        return {"name": self.name, "skill": self.skill, "models": self.skill is None, "place": self.place}
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -119,7 +105,7 @@ class SecretStore:
     (True, ())
     """
 
-    def __init__(self, context: Context, *, keyring: Callable[[], Keyring | None] = system_keyring) -> None:
+    def __init__(self, context: Context, *, keyring: Callable[[], Any] = system_keyring) -> None:
         self.path = context.home / ".agent" / "secrets.json"
         self._keyring = keyring
 
@@ -140,12 +126,13 @@ class SecretStore:
             raise ConfigError(f"The value of {name} is not kept: {problem}.")
         entry = _Entry(name, skill, value)
         with self._locked():
-            keyring = self._keyring()
-            if keyring is not None:
-                with contextlib.suppress(Exception):  # if it fails or loses the value, the file is used
-                    keyring.set_password(SERVICE, entry.username, value)
-                    if keyring.get_password(SERVICE, entry.username) == value:
-                        entry = _Entry(name, skill, None)
+            with contextlib.suppress(
+                Exception
+            ):  # if there is none, it fails or loses the value, the file is used
+                keyring = self._keyring()
+                keyring.set_password(SERVICE, entry.username, value)
+                if keyring.get_password(SERVICE, entry.username) == value:
+                    entry = _Entry(name, skill, None)
             others = (each for each in self._read() if each.username != entry.username)
             self._write((*others, entry))
         return entry.public
@@ -176,15 +163,14 @@ class SecretStore:
                 self._write(each for each in entries if each not in gone)
             for entry in (each for each in gone if each.value is None):
                 with contextlib.suppress(Exception):  # it is not listed any more
-                    keyring = self._keyring()
-                    if keyring is not None:
-                        keyring.delete_password(SERVICE, entry.username)
+                    self._keyring().delete_password(SERVICE, entry.username)
         return bool(gone)
 
     def _value(self, entry: _Entry) -> str:
         if entry.value is not None:
             return entry.value
-        value, why = None, "the extra 'keyring' is not installed, or finds none"
+        value: str | None = None
+        why = "the extra 'keyring' is not installed, or finds none"
         try:
             keyring = self._keyring()
             if keyring is not None:
@@ -212,22 +198,16 @@ class SecretStore:
         data = msgspec.json.encode(_Content(tuple(entries)))
         if len(data) > MAX_STORE_BYTES:
             raise ConfigError(f"The secrets in {self.path} are too many: remove some.")
-        try:
+        with writable(self.path):
             write_atomic(self.path, data, mode=0o600)
-        except OSError as error:
-            text = f"{self.path} cannot be written ({error.strerror}): make room for it."
-            raise ConfigError(text) from error
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Let one process at a time change the file."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
+        with writable(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path.with_suffix(".lock"), flags, 0o600)
-        except OSError as error:
-            text = f"{self.path} cannot be changed ({error.strerror}): make it writable."
-            raise ConfigError(text) from error
         with open(descriptor, "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -95,8 +95,8 @@ class Traced:
         self._provider = provider
         self._tracer = provider.get_tracer("vademecum")
         self._listener = listener
-        self._runs: list[tuple[Span, str]] = []
-        self._waiting: dict[str, Span] = {}
+        self._runs: list[tuple[Span, str]] = []  # those that go on, each with its model
+        self._asked = 0  # when the model, or a person, was asked last
         self._with_contents = os.environ.get(_CONTENTS, "").lower() == "true"
         self._root = self._tracer.start_span("invoke_agent", context=_given(env))
 
@@ -114,79 +114,69 @@ class Traced:
     def _take(self, type_: str, data: Mapping[str, Any], now: int) -> None:
         match type_:
             case "run_started":
-                self._run(data, now)
-            case "model_asked":
+                self._asked = now
+                self._begin(data, now)
+            case "model_asked" | "approval_asked":
+                self._asked = now
+            case "model_replied" | "model_failed":
                 model = self._runs[-1][1] if self._runs else ""
                 about = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
-                self._waiting["chat"] = self._span(f"chat {model}", now, about)
-            case "model_replied":
                 kinds = ("input_tokens", "output_tokens")
-                used = {f"gen_ai.usage.{kind}": int(data.get(kind, 0)) for kind in kinds}
-                said = self._contents("gen_ai.output.messages", data.get("text"))
-                self._end(self._waiting.pop("chat", None), now, used | said)
-            case "model_failed":
-                error = {"error.type": data.get("code", "")}
-                self._end(self._waiting.pop("chat", None), now, error, failed=True)
-            case "tool_called":
-                code, decision = str(data.get("code") or ""), data.get("decision")
-                about = {"error.type": code} if code else {}
-                if isinstance(decision, Mapping):
+                about |= {f"gen_ai.usage.{kind}": data[kind] for kind in kinds if kind in data}
+                about |= self._contents("gen_ai.output.messages", data.get("text"))
+                self._span(f"chat {model}", self._asked, now, about, error=data.get("code"))
+            case "tool_called" | "skill_loaded" | "resource_loaded":
+                loads = {"skill_loaded": "skill", "resource_loaded": "load_skill_asset"}
+                tool = str(loads.get(type_) or data.get("tool", ""))
+                about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+                if type_ in loads:
+                    about["vademecum.skill"] = str(data.get("skill", ""))
+                else:
+                    about |= self._contents("gen_ai.tool.call.arguments", data.get("parameters", ""))
+                if decision := data.get("decision"):
                     about["vademecum.decision"] = str(decision.get("effect", ""))
-                about |= self._contents("gen_ai.tool.call.arguments", data.get("parameters", ""))
                 started = int(float(data.get("started") or now / 1e9) * 1e9)
-                self._end(self._tool(str(data.get("tool", "")), started, about), now, failed=bool(code))
-            case "skill_loaded" | "resource_loaded":
-                tool = "skill" if type_ == "skill_loaded" else "load_skill_asset"
-                self._end(self._tool(tool, now, {"vademecum.skill": str(data.get("skill", ""))}), now)
-            case "approval_asked":
-                wanted = {"vademecum.approval.id": str(data.get("id", ""))}
-                self._waiting["approval"] = self._span("approval", now, wanted)
+                self._span(f"execute_tool {tool}", started, now, about, error=data.get("code"))
             case "approval_answered":
-                verdict = {"vademecum.approval.verdict": str(data.get("verdict", ""))}
-                self._end(self._waiting.pop("approval", None), now, verdict)
+                about = {f"vademecum.approval.{key}": str(data.get(key, "")) for key in ("id", "verdict")}
+                self._span("approval", self._asked, now, about)
             case "run_finished" if self._runs:
                 span, _ = self._runs.pop()
-                status = {"vademecum.run.status": str(data.get("status", ""))}
-                self._end(span, now, status, failed=data.get("status") == "failed")
+                status = str(data.get("status", ""))
+                _end(span, now, {"vademecum.run.status": status}, failed=status == "failed")
                 if not self._runs:
                     self._provider.force_flush(FLUSH_MILLISECONDS)
 
-    def _run(self, data: Mapping[str, Any], now: int) -> None:
+    def _begin(self, data: Mapping[str, Any], now: int) -> None:
         agent, model = str(data.get("agent", "default")), str(data.get("model", ""))
-        about = {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": agent,
-            "gen_ai.request.model": model,
-            **self._contents("gen_ai.input.messages", data.get("request", "")),
-        }
-        span = self._span(f"invoke_agent {agent}", now, about) if self._runs else self._root
+        span = self._started("invoke_agent", now) if self._runs else self._root
         span.update_name(f"invoke_agent {agent}")
-        span.set_attributes(about)
+        about = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent}
+        about |= self._contents("gen_ai.input.messages", data.get("request", ""))
+        span.set_attributes({**about, "gen_ai.request.model": model})
         self._runs.append((span, model))
 
     def _contents(self, name: str, text: object) -> dict[str, str]:
         return {name: str(text)} if self._with_contents and text is not None else {}
 
-    def _tool(self, name: str, started: int, about: Mapping[str, Any]) -> Span:
-        named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
-        return self._span(f"execute_tool {name}", started, named | dict(about))
+    def _span(self, name: str, started: int, now: int, about: Mapping[str, Any], *, error: Any = "") -> None:
+        about = {**about, "error.type": str(error)} if error else about
+        _end(self._started(name, started), now, about, failed=bool(error))
 
-    def _span(self, name: str, started: int, about: Mapping[str, Any]) -> Span:
+    def _started(self, name: str, now: int) -> Span:
         from opentelemetry import trace  # noqa: PLC0415
 
         parent = trace.set_span_in_context(self._runs[-1][0] if self._runs else self._root)
-        return self._tracer.start_span(name, context=parent, start_time=started, attributes=dict(about))
+        return self._tracer.start_span(name, context=parent, start_time=now)
 
-    def _end(
-        self, span: Span | None, now: int, about: Mapping[str, Any] = {}, *, failed: bool = False
-    ) -> None:
-        from opentelemetry.trace import StatusCode  # noqa: PLC0415
 
-        if span is not None:
-            span.set_attributes(dict(about))
-            if failed:
-                span.set_status(StatusCode.ERROR)
-            span.end(now)
+def _end(span: Span, now: int, about: Mapping[str, Any], *, failed: bool) -> None:
+    from opentelemetry.trace import StatusCode  # noqa: PLC0415
+
+    span.set_attributes(dict(about))
+    if failed:
+        span.set_status(StatusCode.ERROR)
+    span.end(now)
 
 
 def _traceparent(span: Span) -> str:

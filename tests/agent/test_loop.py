@@ -21,7 +21,7 @@ from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer
 from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import default_rules
-from vademecum.runs.timeline import timeline
+from vademecum.runs.stored import timeline
 
 
 @pytest.fixture
@@ -393,7 +393,8 @@ def test_scripts_only_of_loaded_skills_and_within_their_budget(stage: Stage) -> 
         }
     }
     outcome = stage.run(turn)
-    assert (outcome.status, outcome.stop_reason) == ("degraded", "bad_replies")
+    assert (outcome.status, outcome.stop_reason) == ("degraded", "repeated_failure")
+    assert all(line.endswith(": no-tool") for line in stage.lines(outcome))
     assert "HIDDEN RAN" not in "".join(m.content for seen in stage.model.seen for m in seen)
 
 

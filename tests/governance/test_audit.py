@@ -27,8 +27,7 @@ from vademecum.governance import (
 from vademecum.governance.audit import DIGEST_CHARS, explain_event
 from vademecum.masking import Secrets
 from vademecum.runs.record import Record
-from vademecum.runs.stored import PastRun, read_run
-from vademecum.runs.timeline import timeline
+from vademecum.runs.stored import PastRun, read_run, timeline
 
 
 class Stage:

@@ -16,7 +16,6 @@ from tests.models.server import Answering, serving
 from tests.support import Place, write_skill
 from vademecum import Agent, Budget
 from vademecum.agent.loop import Outcome
-from vademecum.agent.plan import Settings
 from vademecum.models import choose_model
 from vademecum.policy.approval import Consent
 from vademecum.runs.stored import PastRun, read_run
@@ -412,7 +411,6 @@ def run(place: Place, case: Case, url: str) -> Outcome:
         context=place.context,
         approver=Consent(),
         budget=case.budget,
-        settings=Settings(pause=0.0),
     )
     return agent.run("do it")
 

@@ -89,7 +89,7 @@ def test_a_tape_is_recorded_and_replayed(tmp_path: Path) -> None:
     tape = tmp_path / "deep" / "tape.jsonl"
     secrets = Secrets({"MY_KEY": "secret-value-1"})
     inner = models.scripted(["first secret-value-1", "second"])
-    recording = Recorded(tape, inner, mode="record", secrets=secrets)
+    recording = Recorded(tape, inner, secrets=secrets)
     one = [Message("user", "one secret-value-1")]
     assert recording.reply(one, schema={}).text == "first secret-value-1"
     assert "secret-value-1" not in tape.read_text()
@@ -99,7 +99,7 @@ def test_a_tape_is_recorded_and_replayed(tmp_path: Path) -> None:
     assert pieces == ["first [secret]"]
     assert len(inner.seen) == 1
     assert replaying.reply([Message("user", "two")], schema={}).text == "second"
-    strict = Recorded(tape, mode="strict", secrets=secrets)
+    strict = Recorded(tape, secrets=secrets)
     assert strict.reply([Message("user", "two")], schema={}).text == "second"
     with pytest.raises(ModelReplyWrong, match="has no reply to this: delete the file and record it"):
         strict.reply([Message("user", "three\ntwo")], schema={})
@@ -111,10 +111,10 @@ def test_tapes_that_are_no_tapes(tmp_path: Path) -> None:
     with pytest.raises(
         ModelReplyWrong, match="has no reply: delete the file and record it with the model itself"
     ):
-        Recorded(tmp_path / "none", mode="strict").reply([Message("user", "x")], schema={})
+        Recorded(tmp_path / "none").reply([Message("user", "x")], schema={})
     (tmp_path / "bad").write_text("not json\n")
     with pytest.raises(ModelReplyWrong, match="cannot be read"):
-        Recorded(tmp_path / "bad", mode="strict")
+        Recorded(tmp_path / "bad")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,6 @@ def test_a_tape_leaves_out_the_secrets_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_API_TOKEN", "correct-horse-battery")
-    model = models.recorded(tmp_path / "tape", models.scripted(["correct-horse-battery"]), mode="record")
+    model = models.recorded(tmp_path / "tape", models.scripted(["correct-horse-battery"]))
     model.reply([Message("user", "correct-horse-battery")], schema={})
     assert "correct-horse" not in (tmp_path / "tape").read_text()

@@ -156,8 +156,9 @@ def test_services_are_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for name in ("openrouter", "deepseek", "qwen", "zhipu", "moonshot"):
         assert found[name].base_url.startswith("https://")
-        monkeypatch.delenv(found[name].key, raising=False)
-        with pytest.raises(ModelRefused, match=f"set {found[name].key}, or run `vade secrets set"):
+        (key,) = found[name].variables
+        monkeypatch.delenv(key, raising=False)
+        with pytest.raises(ModelRefused, match=f"set {key}, or run `vade secrets set"):
             choose_model(f"{name}:m")
 
 

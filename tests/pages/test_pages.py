@@ -14,8 +14,7 @@ from vademecum.pages.phrases import catalogue, chinese
 from vademecum.pages.render import MAX_PAGE_BYTES, asset, render, rich_text
 from vademecum.pages.run import Back, conversation, run_page, spans
 from vademecum.runs.record import Event
-from vademecum.runs.stored import PastRun
-from vademecum.runs.timeline import timeline
+from vademecum.runs.stored import PastRun, timeline
 from vademecum.simulation.figures import report_of
 from vademecum.simulation.setting import Chart, Simulated
 

@@ -17,6 +17,7 @@ from vademecum.masking import Secrets
 from vademecum.models import choose_model
 from vademecum.policy.approval import Answer, Desk, Question
 from vademecum.policy.base import Decision, Effect, Request
+from vademecum.runs.record import masked
 
 
 def configured(place: Place, **settings: Any) -> Context:
@@ -101,7 +102,7 @@ def test_an_answer_for_one_run_releases_no_other() -> None:
 
 def test_what_scripts_are_given_is_masked_and_addresses_are_not() -> None:
     secrets = Secrets({"PLAIN": "a value of mine"}, given=["PLAIN"])
-    assert secrets.mask("x a value of mine y") == "x [secret] y"
+    assert masked("x a value of mine y", secrets) == "x [secret] y"
     for text in ("http://localhost:8080/path/to", "https://example.org:8443/abcdefgh?x=1"):
-        assert secrets.mask(text) == text
-    assert secrets.mask("https://me:hunter2@example.org/") == "https://me:[secret]@example.org/"
+        assert masked(text, secrets) == text
+    assert masked("https://me:hunter2@example.org/", secrets) == "https://me:[secret]@example.org/"

@@ -11,8 +11,7 @@ from vademecum.errors import PathRefused, RecordDamaged
 from vademecum.masking import Secrets
 from vademecum.pages.run import run_page
 from vademecum.runs.record import Event, Record, new_run
-from vademecum.runs.stored import read_run, run_ids
-from vademecum.runs.timeline import timeline
+from vademecum.runs.stored import read_run, run_ids, timeline
 
 
 def written(tmp_path: Path, **env: str) -> Record:
@@ -67,6 +66,21 @@ def test_texts_are_kept_once_and_without_secrets(tmp_path: Path) -> None:
     record.finish({"status": "done", "stop_reason": "", "answer": "abcdefghij", "stats": {}})
     assert "abcdefghij" not in "".join(f.read_text() for f in record.place.rglob("*") if f.is_file())
     assert json.loads((record.place / "run.json").read_bytes())["answer"] == "[secret]"
+
+
+def test_a_secret_is_masked_from_when_it_is_known(tmp_path: Path) -> None:
+    heard: list[Event] = []
+    secrets = Secrets({})
+    record = Record(new_run(tmp_path), secrets=secrets, listener=heard.append)
+    record.add("before", text="Y29ycmVjdC1ob3JzZQ== is not known yet")
+    secrets.add(["correct-horse"])
+    record.add("after", text="Y29ycmVjdC1ob3JzZQ==", parts=[{"correct-horse": ("correct-horse",)}])
+    record.add_bounded("cut", text="correct-horse" * 1000)
+    record.finish({"status": "done", "stop_reason": "", "answer": "correct-horse", "stats": {}})
+    _, after, cut, finished = [event.data for event in heard]
+    assert after == {"text": "[secret]", "parts": [{"[secret]": ["[secret]"]}]}
+    assert (cut["text"], finished["answer"]) == ("[secret]", "[secret]")
+    assert "correct-horse" not in "".join(f.read_text() for f in record.place.rglob("*") if f.is_file())
 
 
 def test_runs_of_one_index_share_its_snapshot(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support import VADE, Place, write_skill
 from vademecum import Agent, Budget, Toolkit
-from vademecum.agent.plan import Settings
 from vademecum.errors import Declined
 from vademecum.models.scripted_model import Scripted
 from vademecum.policy.approval import Answer, Question
@@ -552,7 +551,6 @@ def test_agent(prepared: Callable[[str], Place], expected: list[tuple[str, Came]
         approver=Reader(),
         context=place.context,
         budget=LIMITS,
-        settings=Settings(same_failures=1000),
     )
     found = observations(place, agent)
     assert [code for code, _ in found] == [row[2] for row in rows]
@@ -584,7 +582,6 @@ def test_child_agent(prepared: Callable[[str], Place], expected: list[tuple[str,
         approver=Reader(),
         context=place.context,
         budget=LIMITS,
-        settings=Settings(same_failures=1000),
     )
     assert agent.run("do it").status in {"done", "refused"}
     runs = place.cwd / ".agent/runs"

@@ -21,7 +21,7 @@ from vademecum.policy.base import Decision, Effect, Request, Rule
 from vademecum.policy.engine import RuleTable, default_rules
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants
-from vademecum.runs.record import new_run
+from vademecum.runs.record import masked, masked_values, new_run
 from vademecum.sandbox.available import Real
 from vademecum.session.session import Session
 from vademecum.tools.hosts import hop_to, is_private
@@ -362,17 +362,17 @@ def test_a_record_is_not_led_elsewhere(tmp_path: Path) -> None:
     ],
 )
 def test_secrets_of_other_shapes(env: dict[str, str], text: str) -> None:
-    assert Secrets(env).mask(f"x {text} y") == "x [secret] y"
+    assert masked(f"x {text} y", Secrets(env)) == "x [secret] y"
 
 
 def test_secrets_by_the_name_of_a_header() -> None:
     headers = {"X-Api-Key": "9f8e", "Cookie": "a=b", "Accept": "text/plain"}
-    assert Secrets({}).mask_all(headers) == {
+    assert masked_values(headers, Secrets({})) == {
         "X-Api-Key": "[secret]",
         "Cookie": "[secret]",
         "Accept": "text/plain",
     }
-    assert Secrets({"A_TOKEN": "abcdefghij"}).mask_all({"abcdefghij": 1}) == {"[secret]": 1}
+    assert masked_values({"abcdefghij": 1}, Secrets({"A_TOKEN": "abcdefghij"})) == {"[secret]": 1}
 
 
 def test_a_secret_at_the_cut_is_not_half_kept(tmp_path: Path) -> None:

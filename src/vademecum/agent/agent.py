@@ -5,25 +5,23 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from vademecum.agent.loop import Loop, Outcome
-from vademecum.agent.plan import Budget, Settings
+from vademecum.agent.plan import Budget
 from vademecum.agent.transcript import Transcript, request_section, safe, untrusted
-from vademecum.config import SandboxName
 from vademecum.context import Context
 from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.catalogue import Catalogue, render_catalogue
 from vademecum.models import choose_model
-from vademecum.models.base import Model, needs_ranking, wire_of
+from vademecum.models.base import Model, wire_of
 from vademecum.policy.approval import Approver
 from vademecum.policy.base import Decider
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener
-from vademecum.sandbox.base import Sandbox
 from vademecum.search.finder import Findings
 from vademecum.session.base import Guard, Place, Result
 from vademecum.session.session import Session
@@ -85,13 +83,11 @@ class Agent:
     approver: Approver | None = None
     name: str = "default"
     budget: Budget = Budget()
-    settings: Settings = Settings()
     context: Context | None = None
     listener: Listener | None = None
     runs: Path | None = None
     guard: Guard | None = None
     view: View | None = None
-    sandbox: Callable[[SandboxName], Sandbox] | None = None
     reachable: tuple[Path, ...] = ()
 
     def run(
@@ -116,7 +112,6 @@ class Agent:
             guard=self.guard,
             runs=self.runs,
             listener=self.listener,
-            sandbox=self.sandbox,
         )
         model = choose_model(self.model) if isinstance(self.model, str) else self.model
         return Conversation(self, session, model)
@@ -160,26 +155,23 @@ class Conversation:
             said.speak(wire, shown)
         with self._hosting():
             given = [name for pattern in files for name in session.place.workspace.named(pattern)]
-            mentions = files_in(text, session.place.workspace, given=given)
-            found = self._found(mentions) if catalogue.shortened or needs_ranking(self.model) else None
+            named_files, absent, rest = files_in(text, session.place.workspace, given=given)
+            is_searched = catalogue.shortened or getattr(self.model, "needs_ranking", False)
+            found = self._found(named_files, rest) if is_searched else None
             record = session.begin(
                 text,
                 model=self.model.name,
                 budget=asdict(self.agent.budget),
                 skills=len(offered),
                 skills_named=named,
-                **({"ranked": [hit.name for hit in found.hits]} if found else {}),
-                **(
-                    {"skills_active": active}
-                    if (active := [each.skill_id for each in session.active])
-                    else {}
-                ),
+                ranked=[hit.name for hit in found.hits] if found else [],
+                skills_active=[skill.skill_id for skill in session.active],
             )
-            self._loop = Loop(self.model, session, record, said, self.agent.budget, self.agent.settings)
+            self._loop = Loop(self.model, session, record, said, self.agent.budget)
             about = self._about(text, found, catalogue)
             if before:
                 about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
-            asked = request_section(text, mentions.files, mentions.absent)
+            asked = request_section(text, named_files, absent)
             return self._loop.run(asked, about=about, named=named)
 
     @contextmanager
@@ -227,10 +219,9 @@ class Conversation:
             request, model=self.model.name, budget=limits, skills=1, parent=self.session.run_id
         )
         self.session.write("child_started", run=record.run_id, skill=skill.skill_id, budget=limits)
-        alone = "This is a run of its own, for the loaded skill alone."
-        said = Transcript(parent.wire, alone, parent.limit)
+        said = Transcript(parent.wire, "This is a run of its own, for the loaded skill alone.", parent.limit)
         session.load_nested(skill, loaded, effect)
-        loop = Loop(self.model, session, record, said, budget, self.agent.settings)
+        loop = Loop(self.model, session, record, said, budget)
         loop.skills.add(skill.name)
         outcome = loop.run(request, about=f"budget: {budget}", loaded=[said.keep(skill, loaded.text)])
         spent.add(loop.spent)
@@ -243,11 +234,10 @@ class Conversation:
         text = f"{skill.name} ran by itself:\n{outcome.answer[:MAX_SUMMARY_CHARS]}"
         return Result(text, code, "tool", outputs=outcome.outputs)
 
-    def _found(self, mentions: Mentions) -> Findings:
+    def _found(self, files: Sequence[str], rest: str) -> Findings:
         """Search for the request without the files that are there; the endings of these say more."""
-        found = {Path(file).suffix.lstrip(".").lower(): None for file in mentions.files}
-        endings = " ".join(ending for ending in found if ending not in _ANY_TEXT)
-        return self.session.view.finder.find(f"{mentions.rest} {endings}", RANKED)
+        endings = {Path(file).suffix.lstrip(".").lower() for file in files} - _ANY_TEXT
+        return self.session.view.finder.find(f"{rest} {' '.join(sorted(endings))}", RANKED)
 
     def _about(self, request: str, found: Findings | None, catalogue: Catalogue) -> str:
         """Return what a model should know beside the request: the day, the language, what search found."""
@@ -266,17 +256,13 @@ class Conversation:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Mentions:
-    """Paths that are there, names that look like files and are not, and the request without its paths."""
+def files_in(
+    request: str, paths: Workspace, *, given: Sequence[str] = ()
+) -> tuple[list[str], list[str], str]:
+    """Find the files and directories that a request names, in the order it names them, after those given.
 
-    files: tuple[str, ...]
-    absent: tuple[str, ...]
-    rest: str
-
-
-def files_in(request: str, paths: Workspace, *, given: Sequence[str] = ()) -> Mentions:
-    """Find the files and directories that a request names, in the order it names them, after those given."""
+    Returns them, the names that look like files and are not there, and the request without its paths.
+    """
     places: list[tuple[int, str]] = []
     absent: list[tuple[int, str]] = []
     rest = request
@@ -296,9 +282,9 @@ def files_in(request: str, paths: Workspace, *, given: Sequence[str] = ()) -> Me
             for name in names if names[0] in word else (word,):  # what a glob matches is not in it
                 left = left.replace(name, " " * len(name), 1)
             rest = rest[:start] + left + rest[end:]
-    files = tuple(dict.fromkeys([*given, *(name for _, name in sorted(places))]))[:MAX_FILES]
-    missing = tuple(dict.fromkeys(name for _, name in sorted(absent)))[:MAX_FILES]
-    return Mentions(files, missing, re.sub(r" {3,}", "  ", rest))
+    files = list(dict.fromkeys([*given, *(name for _, name in sorted(places))]))[:MAX_FILES]
+    missing = list(dict.fromkeys(name for _, name in sorted(absent)))[:MAX_FILES]
+    return files, missing, re.sub(r" {3,}", "  ", rest)
 
 
 def _named_by(word: str, paths: Workspace, *, is_marked: bool) -> list[str]:

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import structs
 
 from vademecum.agent import protocol
-from vademecum.agent.plan import LIMITS, Budget, Plan, Settings, Spent, updated
-from vademecum.agent.transcript import COMPACT_AT, Observed, Transcript, safe, shortened, untrusted
+from vademecum.agent.plan import LIMITS, Budget, Plan, Spent, updated
+from vademecum.agent.transcript import COMPACT_AT, Transcript, untrusted
 from vademecum.errors import (
     Declined,
     ModelFailed,
@@ -34,7 +34,9 @@ from vademecum.tools.exchange import Output
 
 Status = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
 
+SAME_FAILURES = 3  # one after the other, then the run ends
 ATTEMPTS = 3  # with a model that cannot be reached
+PAUSE_SECONDS = 1.0  # before the second attempt; twice as long before each later one
 MAX_WAIT_SECONDS = 30.0
 MAX_CONTINUATIONS = 4
 MAX_ANSWER_CHARS = 1_000_000
@@ -95,7 +97,6 @@ class Loop:
     record: Record
     said: Transcript
     budget: Budget
-    settings: Settings
     spent: Spent = field(default_factory=Spent)
     skills: set[str] = field(default_factory=set)
     _started: float = field(default_factory=time.monotonic)
@@ -103,7 +104,6 @@ class Loop:
     _fault: str = ""
     _last: Result = Result("")
     _outputs: list[Output] = field(default_factory=list)
-    _results: list[str] = field(default_factory=list)
 
     def run(
         self, request: str, *, about: str = "", named: Sequence[str] = (), loaded: Sequence[str] = ()
@@ -115,7 +115,6 @@ class Loop:
         try:
             self.said.ask(request, about=about, skills=[*loaded, *map(self._named, named)])
             while True:
-                self._check_progress()
                 if ended := self._perform(self._decide()):
                     return ended
         except _GaveUp as reason:
@@ -147,7 +146,6 @@ class Loop:
 
     def _perform(self, decision: protocol.Turn) -> Outcome | None:
         """Do the actions of one reply in order; after a refusal the rest are not done."""
-        self._results = []
         self._replan(decision)
         refused, bodies = False, 0
         for action in decision.actions:
@@ -166,22 +164,14 @@ class Loop:
             else:
                 result = self._do(action)
             refused = refused or result.code in _REFUSALS
-            self._tell(self._observe(action.type, result, action.about), action.id)
+            self.said.result(self._observe(action.type, result, action.about), action.id)
         left = self.budget.turns - self.spent.turns
         if left == 1:
-            self._tell("This is the last turn: answer now, with what you have.")
+            self.said.result("This is the last turn: answer now, with what you have.")
         elif left <= LOW + 1 < self.budget.turns:
-            self._tell(f"{left} turns are left: finish, and answer.")
-        if self._results:
-            self.said.told("\n".join(["=== observations ===", *self._results]))
+            self.said.result(f"{left} turns are left: finish, and answer.")
+        self.said.send_results()
         return None
-
-    def _tell(self, text: str, call_id: str = "") -> None:
-        """Answer a call; in the JSON protocol the results of a turn go back together, in one message."""
-        if self.said.wire == "json":
-            self._results.append(text)
-        else:
-            self.said.told(text, call_id)
 
     def _limit(self, kind: str) -> str | None:
         """Return the limit that an action of this kind would break, if any."""
@@ -201,7 +191,8 @@ class Loop:
                     return self._select(skills)
                 case protocol.CallTool(tool=tool, arguments=arguments, skill=skill, source=source):
                     named = f"{source}:{skill}" if skill and source else skill or None
-                    return self.session.call_named(tool, arguments, for_skill=named)
+                    known = protocol.CALLED_AS_TOOLS
+                    return self.session.call_named(tool, arguments, offered=known, for_skill=named)
                 case ToolCall(name=name, arguments=written):
                     return self.session.call_named(name, written)
                 case call:
@@ -248,21 +239,14 @@ class Loop:
                 problem = str(error)
         text = self._observe("plan_update", Result(problem, "plan")) if problem else "ok"
         for call_id in decision.plan_calls or [""] * bool(problem):
-            self._tell(text, call_id)
+            self.said.result(text, call_id)
 
     def _observe(self, kind: str, result: Result, about: str = "") -> str:
         """Write down what came of an action, and return it as the model sees it."""
         self._outputs += result.outputs
-        number = len(self.said.observed) + 1
         shown = f" {visible(about)[:MAX_ABOUT_CHARS]}" if about else ""
-        line = f"[{number}] {kind}{shown}: {result.code or 'ok'}"
+        line = f"[{len(self.said.observed) + 1}] {kind}{shown}: {result.code or 'ok'}"
         kept = self.record.keep(result.text) if result.text else ""
-        path = os.path.relpath(self.record.place / kept, self.session.place.context.cwd) if kept else ""
-        is_foreign = result.kind and result.text
-        framed = (
-            untrusted(shortened(result.text, path), kind=result.kind) if is_foreign else safe(result.text)
-        )
-        self.said.observed.append(Observed(line, path))
         self.record.add("observation", line=line, code=result.code, kept=kept, characters=len(result.text))
         if kind != "plan_update":
             self._last = result
@@ -270,15 +254,20 @@ class Loop:
             self._failures = [*self._failures, failure] if result.code else []
             if result.code:
                 self._fault = f"{kind}{shown}: {result.text}"
-        return f"{line}\n{framed}" if framed else line
+        path = os.path.relpath(self.record.place / kept, self.session.place.context.cwd) if kept else ""
+        return self.said.observe(line, result.text, result.kind, path)
 
     # Deciding
 
     def _decide(self) -> protocol.Turn:
         """Ask the model; a reply that is wrong is sent back with what is wrong with it.
 
-        Each call counts as a turn.
+        Each call counts as a turn. After the same failure again and again the run ends instead.
         """
+        failures = self._failures[-SAME_FAILURES:]
+        if len(failures) == SAME_FAILURES and len(set(failures)) == 1:
+            code = self._last.code
+            raise _GaveUp(code if code.startswith("max_") else "repeated_failure")
         for attempt in range(1, WRONG_REPLIES + 1):
             watched = protocol.Watched(self.record.passing, is_plain=self.said.wire == "tools")
             reply = self._whole(watched)
@@ -299,13 +288,6 @@ class Loop:
             self.said.said(reply)
             return decision
         raise _GaveUp("bad_replies")
-
-    def _check_progress(self) -> None:
-        """Give up after the same failure again and again."""
-        last = self._failures[-self.settings.same_failures :]
-        if len(last) == self.settings.same_failures and len(set(last)) == 1:
-            code = self._last.code
-            raise _GaveUp(code if code.startswith("max_") else "repeated_failure")
 
     def _whole(self, watched: protocol.Watched) -> Reply:
         """Ask for a reply; a plain answer that was cut is continued where it stopped."""
@@ -334,16 +316,15 @@ class Loop:
         A model that turns out not to know native tool calls is asked for JSON text.
         """
         said = self.said
-        measured = said.measured()
-        if measured["tokens"] > said.limit * COMPACT_AT and self._shorten():
-            measured = said.measured()
-        if measured["tokens"] > said.limit:
+        if said.tokens > said.limit * COMPACT_AT:
+            self._shorten()
+        if said.tokens > said.limit:
             raise _GaveUp("max_context")
         self.spent.turns += 1
         failed, is_shortened = 0, False
         while True:
             schema = protocol.schema() if said.wire == "json" else {}
-            self.record.add("model_asked", turn=self.spent.turns, **measured)
+            self.record.add("model_asked", turn=self.spent.turns, **said.measured())
             started = time.monotonic()
             try:
                 reply = self.model.reply(tuple(said.messages), schema=schema, on_text=watched)
@@ -351,20 +332,19 @@ class Loop:
                 if said.wire == "json":
                     raise
                 said.speak("json")
-                measured = said.measured()
                 self._failed(error, watched)
             except ModelOverflow as error:
                 self._failed(error, watched)
                 said.limit = min(said.limit, int(said.tokens * 0.75))
                 if is_shortened or not self._shorten():
                     raise
-                is_shortened, measured = True, said.measured()
+                is_shortened = True
             except ModelUnavailable as error:
                 self._failed(error, watched, error.wait)
                 failed += 1
                 if failed == ATTEMPTS or (error.wait or 0) > MAX_WAIT_SECONDS:
                     raise
-                time.sleep(self.settings.pause * 2.0 ** (failed - 1) if error.wait is None else error.wait)
+                time.sleep(PAUSE_SECONDS * 2.0 ** (failed - 1) if error.wait is None else error.wait)
             else:
                 self._count(reply, time.monotonic() - started)
                 return reply
@@ -387,8 +367,8 @@ class Loop:
         self.record.add(
             "model_replied",
             **kept,
-            **({"calls": called} if called else {}),
-            **({"cut": True} if reply.cut else {}),
+            calls=called,
+            cut=reply.cut,
             seconds=seconds,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -418,7 +398,7 @@ class Loop:
         """Return what ended the run, what was done, where the outputs are, and the last fault."""
         lines = [head]
         if self.said.observed:
-            lines += ["What was done:", *(seen.line for seen in self.said.observed[-10:])]
+            lines += ["What was done:", *(line for line, _ in self.said.observed[-10:])]
         if self._outputs:
             lines.append(f"Outputs: {', '.join(output.reference for output in self._outputs)}")
         if self._fault:
@@ -430,8 +410,8 @@ class Loop:
         seconds = round(time.monotonic() - self._started, 3)
         stats: dict[str, Any] = {**asdict(self.spent), "seconds": seconds, "skills": sorted(self.skills)}
         advice = self._last.advice if status == "refused" else ""
-        outputs = tuple(self._outputs)
-        outcome = Outcome(self.record.run_id, status, answer, reason, stats, advice, outputs)
+        run_id, outputs = self.record.run_id, tuple(self._outputs)
+        outcome = Outcome(run_id, status, answer, reason, stats, advice, outputs)
         try:
             self.session.finish({**outcome.to_json(), "request": self.said.request})
         except (OSError, VademecumError) as error:

@@ -165,11 +165,3 @@ class Spent:
         """Count what a child used."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Patience with the same mistake again and again, and with a model that is away."""
-
-    same_failures: int = 3
-    pause: float = 1.0  # seconds before the second attempt; twice as long before each later one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +23,7 @@ from vademecum.tools import calls
 
 MAX_REPLY_CHARS = 2_000_000
 MAX_CANDIDATES = 50
+_NOT_JSON = (msgspec.DecodeError, UnicodeEncodeError, RecursionError)
 MAX_DEPTH = 64
 # Calls that have no action of their own.
 CALLED_AS_TOOLS = (
@@ -37,7 +38,7 @@ _START = re.compile(r'\{\s*(?:"|\})')
 _OURS = re.compile(r'\{\s*"(?:action|plan_update|diagnostics)"')
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 
-_GROWTH = 1.06  # the text is searched anew when it is so much longer, so that the work stays linear
+_HEAD_CHARS = 300  # of a reply, from its action to the first character of its answer
 _ANSWER = re.compile(r'"type"\s*:\s*"final_answer"\s*,\s*"payload"\s*:\s*\{\s*"text"\s*:\s*"')
 # An answer does not end with blanks, and a character does not end with its first half.
 _UNFINISHED = re.compile("(?:\\s|[\ud800-\udbff])+$")
@@ -226,10 +227,6 @@ def _call(given: Any, problems: list[str]) -> calls.Parameters | None:
         found = [calls.convert(each, calls.UseSkill, inside) for each in named]
         value = {**value, "skills": [calls.said(each) for each in found if each is not None]}
     call = None if inside else calls.convert(value, payload, inside)
-    if isinstance(call, CallTool) and call.tool not in CALLED_AS_TOOLS:
-        known = f"there are {', '.join(CALLED_AS_TOOLS)}"
-        hint = meant(nearest(call.tool, CALLED_AS_TOOLS), otherwise=known)
-        inside.append(f"tool: there is no {call.tool[:80]!r}, {hint}")
     if not inside:
         return call
     problems += [
@@ -338,25 +335,21 @@ def _called(text: str, made: Sequence[ToolCall]) -> Turn:
     changes = [call for call in made if call.name == "update_plan"]
     update, wrong = None, ""
     for call in changes:
-        change = _read(call.arguments)
-        given = change.get("plan") or change.get("changes")
-        update, problem = plan_in(given)
-        wrong = wrong or problem or ("" if given else "The plan was not changed: give `plan` or `changes`.")
+        try:
+            given = msgspec.json.decode(call.arguments or "{}", type=UpdatePlan)
+            update = given.plan or given.changes
+            wrong = wrong or ("" if update else "The plan was not changed: give `plan` or `changes`.")
+        except _NOT_JSON as error:
+            wrong = wrong or f"The plan was not changed: {error}."
     actions = [_native(call) for call in made if call.name != "update_plan"]
     return Turn(actions, update, wrong, [call.id for call in changes])
 
 
-def _read(arguments: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(arguments or "{}", type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return {}
-
-
 def _native(call: ToolCall) -> Action:
-    if call.name == "final_answer" and (answer := calls.convert(_read(call.arguments), FinalAnswer, [])):
-        return _action(answer, call.id)
     arguments = call.arguments.strip() or "{}"
+    if call.name == "final_answer":
+        with contextlib.suppress(*_NOT_JSON):
+            return _action(msgspec.json.decode(arguments, type=FinalAnswer), call.id)
     try:
         parsed = calls.parse_call(call.name, arguments)
     except ToolRefused:
@@ -395,22 +388,18 @@ class Watched:
         """Take back what was shown, if anything: another reply comes."""
         self.finish(None)
         self._is_plain = is_plain
-        self._reply = io.StringIO()
-        self._next = 1
+        self._head = ""
         self._waiting: str | None = "" if is_plain else None  # of the answer, once that began
 
     def __call__(self, piece: str) -> None:
         """Take the next piece."""
         if self._waiting is None:
-            self._reply.write(piece)
-            if self._reply.tell() < self._next:
-                return
-            self._next = int(self._reply.tell() * _GROWTH) + 1
-            reply = self._reply.getvalue()
-            found = _ANSWER.search(reply)
+            head = self._head + piece
+            found = _ANSWER.search(head)
             if found is None:
+                self._head = head[-_HEAD_CHARS:]
                 return
-            self._waiting, piece = "", reply[found.end() :]
+            self._waiting, piece = "", head[found.end() :]
         text = self._waiting + piece
         if self._is_plain:
             text = text if self.shown else text.lstrip()

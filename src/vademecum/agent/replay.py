@@ -25,21 +25,17 @@ def _compared(event: Event, index: SkillIndex, policy: Decider, agent: str) -> I
     """Yield a difference, or ``None``, for each text and each decision of an event."""
     data = event.data
     skill = str(data.get("skill"))
-    if event.type in {"skill_loaded", "resource_loaded"}:
-        path = data.get("path")
-        limits = BodyLimits(index.options.body_lines)
-
-        def loaded() -> str:
-            found = index.get(skill)
-            result = load_body(found, limits=limits) if path is None else load_resource(found, path)
-            return result.report.sha256
-
-        what = f"the instructions of {skill}" if path is None else f"{path} of {skill}"
-        yield _content(event, what, str(data["report"]["sha256"]), loaded)
     if event.type == "skill_loaded":
+        limits = BodyLimits(index.options.body_lines)
+        what, then = f"the instructions of {skill}", str(data["report"]["sha256"])
+        yield _content(event, what, then, lambda: load_body(index.get(skill), limits=limits).report.sha256)
         name = skill.partition(":")[2].partition("@")[0]
         request = Request("skill", (name,), data["origin"], agent, name)
         yield _decision(event, policy, request, str(data.get("effect", "allow")))
+    if event.type == "resource_loaded":
+        path, then = data["path"], str(data["report"]["sha256"])
+        what = f"{path} of {skill}"
+        yield _content(event, what, then, lambda: load_resource(index.get(skill), path).report.sha256)
     if event.type == "tool_called":
         for asked in data.get("asked", ()):
             resources = tuple(asked["resources"])

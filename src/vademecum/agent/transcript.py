@@ -61,14 +61,6 @@ def estimate(text: str) -> int:
     return -(-size // BYTES_A_TOKEN)
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """The result of one action: a line that says it, and the path of its full text, if it has any."""
-
-    line: str
-    kept: str
-
-
 @dataclass(slots=True)
 class Transcript:
     """The messages of one conversation, and what has to survive their compaction.
@@ -84,7 +76,8 @@ class Transcript:
     earlier: list[tuple[str, str]] = field(default_factory=list)
     plan: Plan | None = None
     skills: dict[str, str] = field(default_factory=dict)
-    observed: list[Observed] = field(default_factory=list)
+    observed: list[tuple[str, str]] = field(default_factory=list)  # lines, and the paths of the full texts
+    _results: list[str] = field(default_factory=list)
     _counted: int = 0  # tokens, by the provider's last count
     _since: int = 0  # tokens of the messages that it does not include, estimated
     _characters: int = 0
@@ -113,6 +106,25 @@ class Transcript:
         """Append what came of an action, or what is wrong with a reply."""
         self._append(Message("tool", text, call_id=call_id) if call_id else Message("user", text))
 
+    def result(self, text: str, call_id: str = "") -> None:
+        """Answer a call; in the JSON protocol the results of a turn go back together, in one message."""
+        if self.wire == "json":
+            self._results.append(text)
+        else:
+            self.told(text, call_id)
+
+    def send_results(self) -> None:
+        """Append the message with the results of a turn, if they wait for it."""
+        if self._results:
+            self.told("\n".join(["=== observations ===", *self._results]))
+            self._results = []
+
+    def observe(self, line: str, text: str, kind: str, path: str) -> str:
+        """Remember a result by its line, and return it as a message has it; text with a kind is framed."""
+        self.observed.append((line, path))
+        shown = untrusted(shortened(text, path), kind=kind) if kind and text else safe(text)
+        return f"{line}\n{shown}" if shown else line
+
     def answered(self, answer: str, why: str) -> None:
         """Close a request: calls without a result get one, and the answer is the last word."""
         last = self._last_calls()
@@ -123,7 +135,7 @@ class Transcript:
         if self.messages[-1].role != "assistant" or self.messages[-1].calls:
             self._append(Message("assistant", answer or why))
         self.earlier = [*self.earlier, (self.request, answer)][-MAX_EARLIER:]
-        self.observed = []
+        self.observed, self._results = [], []
 
     def keep(self, skill: Skill, text: str) -> str:
         """Remember a skill's instructions, and return them as a message has them."""
@@ -162,13 +174,17 @@ class Transcript:
         start = self._last_calls()
         if not start and len(self.messages) > 3:
             start = max((n for n, each in enumerate(self.messages) if each.role == "assistant"), default=0)
-        tail = self._fitted(self.messages[start:]) if start > 1 else []
+        tail = self.messages[start:] if start > 1 else []
+        share = self.limit * BYTES_A_TOKEN // TAIL_SHARE // max(1, len(tail))
+        if any(len(call.arguments) > share for each in tail for call in each.calls):
+            tail = []  # the calls alone are too long
+        tail = [structs.replace(each, content=shortened(each.content, "", most=share)) for each in tail]
         self.skills = {name: text for name, text in self.skills.items() if name in active}
         summary = Message("user", self._summary())
         if sum(map(_size, (self.messages[0], summary, *tail))) >= before * 0.9:
             return None
         self._restart([summary, *tail])
-        kept = [seen.kept for seen in self.observed if seen.kept]
+        kept = [path for _, path in self.observed if path]
         sizes = {"tokens_before": before, "tokens_after": self.tokens}
         return {"observations": len(self.observed), **sizes, "kept": kept}
 
@@ -178,19 +194,11 @@ class Transcript:
         self.catalogue = self.catalogue if catalogue is None else catalogue
         self._restart([Message("user", self._summary())] if self.request or self.earlier else [])
 
-    def _fitted(self, tail: Sequence[Message]) -> list[Message]:
-        """Return the last exchange, its texts cut to their share; nothing if its calls alone are too long."""
-        share = self.limit * BYTES_A_TOKEN // TAIL_SHARE // max(1, len(tail))
-        if any(len(call.arguments) > share for each in tail for call in each.calls):
-            return []
-        return [structs.replace(each, content=shortened(each.content, "", most=share)) for each in tail]
-
     def _summary(self) -> str:
-        """Return what was said so far, in sections."""
         short = [[" ".join(text.split())[:MAX_QUOTED_CHARS] for text in pair] for pair in self.earlier]
         earlier = "\n".join(f"asked: {asked}\nanswered: {said}" for asked, said in short)
         seen = self.observed[-MAX_LINES:]
-        done = [f"{each.line} (full text: {each.kept})" if each.kept else each.line for each in seen]
+        done = [f"{line} (full text: {path})" if path else line for line, path in seen]
         found = {
             "request": self.request,
             "earlier in this conversation": earlier and untrusted(earlier, kind="conversation"),
@@ -225,7 +233,6 @@ class Transcript:
 
 
 def _texts(message: Message) -> Iterator[str]:
-    """Yield every text of a message."""
     yield message.content
     yield from (call.name + call.arguments for call in message.calls)
     yield from map(json.dumps, message.blocks)
@@ -285,5 +292,5 @@ def request_section(request: str, files: Sequence[str], absent: Sequence[str] = 
     lines = [safe(request)]
     for head, names in (("files it names", files), ("files it names that are not here", absent)):
         if names:
-            lines.append(f"{head}: {json.dumps(list(names), ensure_ascii=False)}")
+            lines.append(f"{head}: {json.dumps(names, ensure_ascii=False)}")
     return "\n".join(lines)

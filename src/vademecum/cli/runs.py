@@ -17,8 +17,7 @@ from vademecum.context import Context
 from vademecum.errors import RecordDamaged
 from vademecum.policy.engine import Policy, allowing
 from vademecum.runs.record import Event, check_place, runs_directory
-from vademecum.runs.stored import PastRun, outputs_of, read_run, run_ids
-from vademecum.runs.timeline import timeline
+from vademecum.runs.stored import PastRun, outputs_of, read_run, run_ids, timeline
 from vademecum.skill.text import escaped, visible
 from vademecum.tools.exchange import Outputs, recorded
 

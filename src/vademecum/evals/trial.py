@@ -30,13 +30,13 @@ from vademecum.evals.results import RUNS, CaseResult, Verdict, late, without_run
 from vademecum.evals.units import Configuration, EvalSettings, Unit, other_index
 from vademecum.masking import Secrets
 from vademecum.models import choose_model
-from vademecum.models.base import Message, Model, OnText, Reply, needs_ranking, wire_of
+from vademecum.models.base import Message, Model, OnText, Reply, wire_of
 from vademecum.models.recorded_model import Recorded
 from vademecum.models.scripted_model import Scripted, Turn
 from vademecum.policy.approval import Answer, Approver, Consent, Nobody, Question
 from vademecum.policy.engine import Policy, allowing, default_rules
 from vademecum.registry.index import SkillIndex
-from vademecum.runs.record import Event
+from vademecum.runs.record import Event, masked
 from vademecum.session.view import View
 
 MAX_ANSWER_CHARS = 20_000
@@ -50,7 +50,7 @@ class Trials:
 
     def __init__(self, workshop: EvalSettings) -> None:
         self._workshop = workshop
-        self._masked = Secrets(workshop.env).mask
+        self._secrets = Secrets(workshop.env)
         self._runs = workshop.out / RUNS
         self._models = dict(workshop.models)
         self._parts: dict[Configuration, tuple[SkillIndex, Policy, View]] = {}
@@ -95,7 +95,7 @@ class Trials:
             ranked=tuple(started.get("ranked") or ()),
             status=outcome.status,
             stop_reason=outcome.stop_reason,
-            answer=self._masked(outcome.answer)[:MAX_ANSWER_CHARS],
+            answer=masked(outcome.answer, self._secrets)[:MAX_ANSWER_CHARS],
             error=error,
             run=outcome.run_id,
             **costs,
@@ -147,7 +147,7 @@ class Trials:
         key = f"{name}\0{tape}" if tape else name
         if key not in self._models:
             made = self._models.get(name) or choose_model(name)
-            self._models[key] = Recorded(Path(tape), made, mode="replay") if tape else made
+            self._models[key] = Recorded(Path(tape), made) if tape else made
         return self._models[key]
 
     def _checks(self, unit: Unit, context: Context, outcome: Outcome, watcher: Watcher) -> list[CheckResult]:
@@ -251,7 +251,8 @@ class NormalizedPrompts:
     """
 
     def __init__(self, inner: Model, room: Path, runs: Path) -> None:
-        self.name, self.wire, self.needs_ranking = inner.name, wire_of(inner), needs_ranking(inner)
+        self.name, self.wire = inner.name, wire_of(inner)
+        self.needs_ranking = getattr(inner, "needs_ranking", False)
         self._inner = inner
         self._replaced = (
             (re.compile(re.escape(str(room))), "/room"),

@@ -33,7 +33,7 @@ from vademecum.governance.definitions import (
 from vademecum.governance.state import MAX_DEPTH, Change, Charge
 from vademecum.masking import Secrets
 from vademecum.paths import contained
-from vademecum.runs.record import Event, Record
+from vademecum.runs.record import Event, Record, masked
 from vademecum.runs.stored import Difference, PastRun, Replayed
 
 MAX_WAITING = 1000  # outcomes that are kept before they are written
@@ -99,9 +99,7 @@ class Audit:
         self._charter: Charter | None = None
         self._skills = 0
         # The same few texts come again and again.
-        self._mask = lru_cache(MAX_REMEMBERED)(
-            lambda key, text: str(secrets.mask_all({key: text}).popitem()[1])
-        )
+        self._mask = lru_cache(MAX_REMEMBERED)(lambda key, text: masked(text, secrets, name=key))
 
     def charter(self, charter: Charter) -> None:
         """Record which charter is in force from here on, unless it is recorded already."""

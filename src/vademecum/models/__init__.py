@@ -27,14 +27,11 @@ from vademecum.nearest import there_is_no
 
 if TYPE_CHECKING:
     from vademecum.models.base import Model, Wire
-    from vademecum.models.recorded_model import Mode
     from vademecum.models.scripted_model import Scripted, Turn
 
 __all__ = ["anthropic", "offline", "openai", "recorded", "scripted"]
 
 MAX_CASE_BYTES = 16 * 1024 * 1024
-OWN_KINDS = ("offline", "mock", "scripted", "recorded")
-NO_KEY = "none"
 
 
 def offline() -> Model:
@@ -87,7 +84,7 @@ def anthropic(name: str, **params: Any) -> Model:
     return choose_model(f"anthropic:{name}", params)
 
 
-def recorded(tape: Path | str, inner: Model | None = None, *, mode: Mode = "replay") -> Model:
+def recorded(tape: Path | str, inner: Model | None = None) -> Model:
     """Return a model whose replies are kept in a file, and come from it from then on.
 
     >>> from vademecum.models.base import Message
@@ -99,7 +96,7 @@ def recorded(tape: Path | str, inner: Model | None = None, *, mode: Mode = "repl
     """
     from vademecum.models.recorded_model import Recorded  # noqa: PLC0415
 
-    return Recorded(Path(tape), inner, mode=mode)
+    return Recorded(Path(tape), inner)
 
 
 def choose_model(
@@ -117,18 +114,15 @@ def choose_model(
     if kind in {"offline", "mock"}:
         return offline()
     if kind == "scripted" and name:
-        return _scripted(Path(name))
+        try:
+            found = msgspec.json.decode(read_capped(name, cap=MAX_CASE_BYTES))
+            turns = found if isinstance(found, list) else found.get("turns") or found["mock"]["turns"]
+            return scripted(turns)
+        except (OSError, FileRefused, ValueError, KeyError, AttributeError, TypeError) as error:
+            raise ConfigError(f"{name} has no turns for a scripted model ({error}): write a list.") from error
     if kind == "recorded" and name:
-        return recorded(name, mode="strict")
+        return recorded(name)
     return _by_sdk(wanted, given, context or Context.current())
-
-
-def _scripted(file: Path) -> Model:
-    try:
-        found = msgspec.json.decode(read_capped(file, cap=MAX_CASE_BYTES))
-        return scripted(found if isinstance(found, list) else found.get("turns") or found["mock"]["turns"])
-    except (OSError, FileRefused, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{file} has no turns for a scripted model ({error}): write a list.") from error
 
 
 def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
@@ -145,14 +139,20 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
     address = params.get("base_url") or context.env.get(service.address_variable) or service.base_url
     if address and kind not in {"azure", "bedrock", "vertex"}:  # whose clients find it themselves
         params["base_url"] = address
-    own = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
+    own: dict[str, Any] = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
+    if key := find_key(service, context):
+        own[key.argument] = key.value
+    elif service.variables:
+        variable = next(iter(service.variables))
+        advice = f"set {variable}, or run `vade secrets set {variable} --models`"
+        raise ModelRefused(f"The key of {service.name} is missing: {advice}.")
+    elif service.package == "openai":
+        own["api_key"] = "none"
     try:
-        client = getattr(ours.MODEL.sdk, service.client)(**own, **_required_key(service, context))
+        client = getattr(ours.MODEL.sdk, service.client)(**own)
     except (ours.SDK_ERROR, ValueError) as error:
         raise ModelRefused(f"The model cannot be used: {' '.join(str(error).split())}") from error
-    cache_directory = context.cache_directory()
-    memory = None if cache_directory is None else cache_directory / "models.json"
-    made: Model = ours.MODEL(wanted, name, client, memory=memory, **params)
+    made: Model = ours.MODEL(wanted, name, client, caches=context.cache_directory(), **params)
     return made
 
 
@@ -164,17 +164,11 @@ class Service(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     base_url: str = ""
-    key: str = ""
+    variables: dict[str, str] = {}
     address_variable: str = ""
     structure: str = ""
     package: Literal["openai", "anthropic"] = "openai"
     client: str = "OpenAI"
-    keys: dict[str, str] = {}
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The variables that may have the key, and what the client calls each."""
-        return self.keys or ({self.key: "api_key"} if self.key else {})
 
 
 @cache
@@ -190,8 +184,10 @@ def known_services() -> dict[str, Service]:
 
 def services_of(context: Context) -> dict[str, Service]:
     """Return the known services and those of the user's configuration, which win."""
-    own = load_config(context).settings.model.services
-    return known_services() | {name: Service(name, each.base_url, each.key) for name, each in own.items()}
+    found = dict(known_services())
+    for name, own in load_config(context).settings.model.services.items():
+        found[name] = Service(name, own.base_url, {own.key: "api_key"} if own.key else {})
+    return found
 
 
 def kind_and_name(wanted: str, services: Mapping[str, Service]) -> tuple[str, str]:
@@ -201,7 +197,7 @@ def kind_and_name(wanted: str, services: Mapping[str, Service]) -> tuple[str, st
     ('openai', 'gpt-5')
     """
     kind, _, name = wanted.partition(":")
-    kinds = (*OWN_KINDS, *services)
+    kinds = ("offline", "mock", "scripted", "recorded", *services)
     if kind not in kinds:
         raise ConfigError(there_is_no("kind of model", kind, kinds))
     if not name and kind not in {"offline", "mock"}:
@@ -230,16 +226,3 @@ def find_key(service: Service, context: Context) -> ModelKey | None:
         if value := SecretStore(context).get(variable, skill=None):
             return ModelKey(variable, "secrets", argument, value)
     return None
-
-
-def _required_key(service: Service, context: Context) -> dict[str, str]:
-    """Return the key as the client takes it; if it is missing, say which variable has to be set."""
-    if key := find_key(service, context):
-        return {key.argument: key.value}
-    if not service.variables:
-        return {"api_key": NO_KEY} if service.package == "openai" else {}
-    variable = next(iter(service.variables))
-    raise ModelRefused(
-        f"The key of {service.name} is missing: set {variable}, "
-        f"or run `vade secrets set {variable} --models`."
-    )

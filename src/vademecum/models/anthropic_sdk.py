@@ -85,7 +85,12 @@ class _Heard:
             case "content_block_start":
                 self._begin(event["index"], event["content_block"])
             case "content_block_delta":
-                self._more(self.blocks.setdefault(event["index"], {"type": "text"}), event["delta"])
+                block, delta = self.blocks.setdefault(event["index"], {"type": "text"}), event["delta"]
+                for key in ("text", "partial_json", "thinking", "signature"):
+                    if key in delta:
+                        block[key] = block.get(key, "") + delta[key]
+                if "text" in delta and self.on_text is not None:
+                    self.on_text(delta["text"])
             case "message_delta":
                 self.ended = str(event.get("delta", {}).get("stop_reason") or self.ended)
             case "message_stop":
@@ -96,13 +101,6 @@ class _Heard:
         if block.get("type") == "text" and block.get("text") and self.on_text:
             self.on_text(block["text"])
 
-    def _more(self, block: dict[str, Any], delta: Mapping[str, Any]) -> None:
-        for key in ("text", "partial_json", "thinking", "signature"):
-            if key in delta:
-                block[key] = block.get(key, "") + delta[key]
-        if "text" in delta and self.on_text is not None:
-            self.on_text(delta["text"])
-
     def reply(self, name: str) -> Reply:
         """Return the whole reply, or raise what it says of itself."""
         if self.ended == "refusal":
@@ -110,22 +108,19 @@ class _Heard:
         if not self.is_over and not self.ended:
             raise ModelUnavailable(f"The reply of {name} broke off in the middle.")
         blocks = [self.blocks[number] for number in sorted(self.blocks)]
-        calls = tuple(
-            ToolCall(str(each.get("id")), str(each.get("name")), _arguments(each))
-            for each in blocks
-            if each.get("type") == "tool_use"
-        )
+        calls = []
+        for each in (each for each in blocks if each.get("type") == "tool_use"):
+            arguments = each.get("partial_json") or json.dumps(each.get("input") or {})
+            calls.append(ToolCall(str(each.get("id")), str(each.get("name")), arguments))
         thoughts = tuple(block for block in blocks if "thinking" in str(block.get("type")))
         text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
         usage = self.usage
         cached = count(usage.get("cache_read_input_tokens"))
         given = count(usage.get("input_tokens")) + cached + count(usage.get("cache_creation_input_tokens"))
         cut = self.ended in {"max_tokens", "model_context_window_exceeded"}
-        return Reply(text, Usage(given, count(usage.get("output_tokens")), cached), calls, cut, thoughts)
-
-
-def _arguments(block: Mapping[str, Any]) -> str:
-    return str(block.get("partial_json") or json.dumps(block.get("input") or {}))
+        return Reply(
+            text, Usage(given, count(usage.get("output_tokens")), cached), tuple(calls), cut, thoughts
+        )
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:

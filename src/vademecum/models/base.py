@@ -7,7 +7,6 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-Role = Literal["system", "user", "assistant", "tool"]
 # How actions are carried: as the provider's own tool calls, or as one JSON object in the text.
 Wire = Literal["tools", "json"]
 # Takes pieces of the reply as they come.
@@ -37,7 +36,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
     tool's message answers. ``blocks`` are parts of a reply that its provider wants back unchanged.
     """
 
-    role: Role
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
@@ -69,7 +68,8 @@ class Model(Protocol):
     ``reply`` returns the whole reply, or raises ``ModelUnavailable``, ``ModelRefused``, ``ModelOverflow`` or
     ``ModelReplyWrong``. If ``on_text`` is given, it may be called with pieces on the way; joined, they are
     the text of the reply. A model that takes native tool calls has an attribute ``wire`` with the value
-    ``"tools"``; it raises ``ToolsUnsupported`` if its server turns out not to know them.
+    ``"tools"``; it raises ``ToolsUnsupported`` if its server turns out not to know them. One that chooses by
+    what search found, and not by reading the catalogue, has a true attribute ``needs_ranking``.
     """
 
     name: str
@@ -79,11 +79,6 @@ class Model(Protocol):
     ) -> Reply:
         """Answer the last message: with calls of the tools, or with a JSON object of this schema."""
         ...
-
-
-def needs_ranking(model: Model) -> bool:
-    """Return whether a model chooses by what search found, and not by reading the catalogue."""
-    return bool(getattr(model, "needs_ranking", False))
 
 
 def wire_of(model: Model) -> Wire:

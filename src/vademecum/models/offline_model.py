@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from vademecum.models.base import Message, OnText, Reply
 from vademecum.skill.text import UNSPACED
@@ -26,38 +26,27 @@ _OUTSIDE = re.compile(r"^<untrusted .*?(?:^</untrusted>$|\Z)", re.MULTILINE | re
 _OBSERVED = re.compile(r"^\[\d+\] (\w+)(?: (.*?))?: (\S+)$", re.MULTILINE)
 
 
-class _Phrases(NamedTuple):
-    """The sentences of one language."""
-
-    none: str
-    absent: str
-    no_entry: str
-    ran: str
-    failed: str
-    plan: tuple[str, str, str]
-
-
-_ENGLISH = _Phrases(
-    none="No skill here fits this request: {request}\nI am the offline model: a few rules, not a language "
+_ENGLISH = {
+    "none": "No skill here fits this request: {request}\nI am the offline model: a few rules, not a language "
     "model, so I cannot do it myself. `vade search` looks for skills, and --model sets a language model.",
-    absent="There is no {files} here that a skill could read: name a file of this project.",
-    no_entry="The skill {skill!r} fits, but it names no entry script (metadata: entry: scripts/x.py), and I "
-    "am the offline model: a few rules, not a language model. I cannot follow its instructions, which "
+    "absent": "There is no {files} here that a skill could read: name a file of this project.",
+    "no_entry": "The skill {skill!r} fits, but it names no entry script (metadata: entry: scripts/x.py), and "
+    "I am the offline model: a few rules, not a language model. I cannot follow its instructions, which "
     "are:\n\n{text}",
-    ran="I ran {script} of the skill {skill!r} (offline model: by rules, not a language model).\n\n{text}",
-    failed="I could not finish this with the skill {skill!r}:\n\n{text}",
-    plan=("Choose the skill that fits", "Run its script", "Report what came of it"),
-)
-_CHINESE = _Phrases(
-    none="这里没有适合该请求的技能：{request}\n我是离线模型，只有几条规则，不是语言模型，自己做不了。"
+    "ran": "I ran {script} of the skill {skill!r} (offline model: by rules, not a language model).\n\n{text}",
+    "failed": "I could not finish this with the skill {skill!r}:\n\n{text}",
+    "plan": "Choose the skill that fits\nRun its script\nReport what came of it",
+}
+_CHINESE = {
+    "none": "这里没有适合该请求的技能：{request}\n我是离线模型，只有几条规则，不是语言模型，自己做不了。"
     "可以用 `vade search` 找技能，或用 --model 指定语言模型。",
-    absent="这里没有技能可读的 {files}：请写出本项目里的文件。",
-    no_entry="技能 {skill!r} 适合，但它没有写明入口脚本（metadata: entry: scripts/x.py）；我是离线模型，"
+    "absent": "这里没有技能可读的 {files}：请写出本项目里的文件。",
+    "no_entry": "技能 {skill!r} 适合，但它没有写明入口脚本（metadata: entry: scripts/x.py）；我是离线模型，"
     "只有几条规则，不是语言模型，无法照着说明去做。说明如下：\n\n{text}",
-    ran="已运行技能 {skill!r} 的 {script}（离线模型：只按规则，不是语言模型）。\n\n{text}",
-    failed="用技能 {skill!r} 没能完成：\n\n{text}",
-    plan=("选出适合的技能", "运行它的脚本", "报告结果"),
-)
+    "ran": "已运行技能 {skill!r} 的 {script}（离线模型：只按规则，不是语言模型）。\n\n{text}",
+    "failed": "用技能 {skill!r} 没能完成：\n\n{text}",
+    "plan": "选出适合的技能\n运行它的脚本\n报告结果",
+}
 
 
 class Offline:
@@ -86,7 +75,7 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
     files = _listed(_FILES, request)
     if observed and observed[-1][2] != "ok":
         skill = loaded[-1][0] if loaded else observed[-1][1]  # it could not be loaded
-        return _final(said.failed.format(skill=skill, text=_last_words(since[-1])), complete=False)
+        return _final(said["failed"].format(skill=skill, text=_last_words(since[-1])), complete=False)
     if not loaded:
         ranked, before = _RANKED.search(about), _LOADED.findall("\n".join(map(_own_words, told[:start])))
         if ranked and _FITS.search(about):
@@ -94,23 +83,23 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
         elif before and files:  # the same as for the last request
             chosen = before[-1][0]
         else:
-            return _final(said.none.format(request=_first_line(request)), complete=False)
+            return _final(said["none"].format(request=_first_line(request)), complete=False)
         reason = "search ranks it first and says that it fits"
         return _action("select_skills", skills=[{"name": chosen}], reason=reason) | _plan(request, said, 0)
     skill, source, entry = loaded[-1]
     if not entry:
         body = next(text for text, words in zip(since[::-1], own[::-1], strict=True) if _LOADED.search(words))
-        return _final(said.no_entry.format(skill=skill, text=_quoted(body)), complete=False)
+        return _final(said["no_entry"].format(skill=skill, text=_quoted(body)), complete=False)
     if not any(what == "run_script" for what, _, _ in observed):
         if absent := _listed(_ABSENT, request):
-            return _final(said.absent.format(files=", ".join(map(repr, absent))), complete=False)
+            return _final(said["absent"].format(files=", ".join(map(repr, absent))), complete=False)
         named = {"name": skill, "source": source}
         run = _action("run_script", skill=named, relative_path=entry, args=files)
         return run | _plan(request, said, 1)
     came = _last_words(since[-1])
     # A script that only complained has not done what was asked; one that printed something may well have.
     complete = "It printed:" in came or " exit code 0 " in came.partition("\n")[0]
-    answer = _final(said.ran.format(skill=skill, script=entry, text=came), complete=complete)
+    answer = _final(said["ran"].format(skill=skill, script=entry, text=came), complete=complete)
     return answer | _plan(request, said, 3)
 
 
@@ -140,11 +129,10 @@ def _listed(pattern: re.Pattern[str], request: str) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
-def _plan(request: str, said: _Phrases, done: int) -> dict[str, Any]:
-    """Return the plan with what is done by now."""
+def _plan(request: str, said: dict[str, str], done: int) -> dict[str, Any]:
     steps = [
         {"id": f"s{n}", "title": title, "status": "completed" if n <= done else "pending"}
-        for n, title in enumerate(said.plan, 1)
+        for n, title in enumerate(said["plan"].splitlines(), 1)
     ]
     return {"plan_update": {"goal": _first_line(request), "steps": steps}}
 
@@ -158,7 +146,6 @@ def _final(text: str, *, complete: bool = True) -> dict[str, Any]:
 
 
 def _last_words(observations: str) -> str:
-    """Return the text of the last observation."""
     *_, head = [0, *(found.end() for found in _OBSERVED.finditer(_own_words(observations)))]
     return _quoted(observations[head:])
 

@@ -32,8 +32,6 @@ _FEATURES = {
 # What a server does without that takes no more than this `response_format`.
 _WITHOUT = {"json_schema": set(), "json_object": {"json_schema"}, "text": {"json_schema", "json_object"}}
 _INVALID = re.compile(r"validation|not support|unsupported|unknown|unrecogni|extra ", re.IGNORECASE)
-_REFUSING = frozenset({400, 404, 405, 415, 422, 501})
-_UNNAMED = frozenset({400, 422})
 
 
 class OpenAIModel(ServedModel):
@@ -95,12 +93,14 @@ class OpenAIModel(ServedModel):
     def _given_up(self, error: openai.APIStatusError, used: Sequence[str]) -> str | None:
         """Return which used feature to leave out after a refusal, or ``None`` if that would not help."""
         words, status = str(error), error.status_code
-        refuses = status in _REFUSING or (status == SERVER_ERROR and _INVALID.search(words))
+        refuses = status in {400, 404, 405, 415, 422, 501} or (
+            status == SERVER_ERROR and _INVALID.search(words)
+        )
         if not refuses or TOO_LONG.search(words):
             return None
         left = [each for each in used if each != "tools" or self._may_drop_tools]
         named = [each for each in left if _FEATURES[each].search(words)]
-        if not named and status in _UNNAMED:
+        if not named and status in {400, 422}:
             named = [each for each in left if each != "system"]
         return named[0] if named else None
 
@@ -236,11 +236,10 @@ def _messages(messages: Sequence[Message], without: frozenset[str]) -> list[dict
             sent["tool_call_id"] = message.call_id
         if message.calls:
             sent["content"] = message.content or None
-            functions = [{"name": call.name, "arguments": call.arguments or "{}"} for call in message.calls]
-            sent["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": function}
-                for call, function in zip(message.calls, functions, strict=True)
-            ]
+            sent["tool_calls"] = []
+            for call in message.calls:
+                function = {"name": call.name, "arguments": call.arguments or "{}"}
+                sent["tool_calls"].append({"id": call.id, "type": "function", "function": function})
         found.append(sent)
     if "system" in without and found[0]["role"] == "system":
         first, *rest = found

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -15,9 +15,8 @@ from msgspec import structs
 from vademecum.errors import FileRefused, ModelReplyWrong
 from vademecum.files import read_capped
 from vademecum.masking import Secrets
-from vademecum.models.base import Message, Model, OnText, Reply, Wire, needs_ranking, wire_of
-
-Mode = Literal["record", "replay", "strict"]
+from vademecum.models.base import Message, Model, OnText, Reply, Wire, wire_of
+from vademecum.runs.record import masked
 
 MAX_TAPE_BYTES = 256 * 1024 * 1024
 
@@ -25,7 +24,7 @@ MAX_TAPE_BYTES = 256 * 1024 * 1024
 _DATE = re.compile(r"^date: \d{4}-\d\d-\d\d$", re.MULTILINE)
 _ANEW = (
     "delete the file and record it with the model itself, by `vade eval run --model KIND:NAME --record TAPE` "
-    "or `models.recorded(tape, model, mode='record')`."
+    "or `models.recorded(tape, model)`."
 )
 
 
@@ -38,31 +37,31 @@ class _Taped(msgspec.Struct):
 
 
 class Recorded:
-    """Wraps a model: ``record`` asks it and keeps the reply, ``replay`` asks for what is not on the tape.
+    """Wraps a model, and asks it only for what is not on the tape, which keeps the reply."""
 
-    ``strict`` never asks.
-    """
-
-    def __init__(
-        self, tape: Path, inner: Model | None = None, *, mode: Mode = "replay", secrets: Secrets | None = None
-    ) -> None:
+    def __init__(self, tape: Path, inner: Model | None = None, *, secrets: Secrets | None = None) -> None:
         self.name = f"recorded:{inner.name if inner else tape.name}"
         self._tape = tape
         self._inner = inner
-        self._mode = mode
         self._secrets = secrets or Secrets(os.environ)
-        self._known: dict[str, _Taped] = {} if mode == "record" else _read(tape)
-        sent = [message for taped in self._known.values() for message in taped.sent]
+        try:
+            found = msgspec.json.Decoder(_Taped).decode_lines(read_capped(tape, cap=MAX_TAPE_BYTES))
+        except FileNotFoundError:
+            found = []
+        except (OSError, FileRefused, msgspec.DecodeError) as error:
+            raise ModelReplyWrong(f"The tape {tape} cannot be read ({error}): {_ANEW}") from error
+        self._known = {taped.key: taped for taped in found}
+        sent = [message for taped in found for message in taped.sent]
         native = any(message.tools for message in sent)
         self.wire: Wire = wire_of(inner) if inner is not None else "tools" if native else "json"
         ranked = any("\nranked first by search: " in message.content for message in sent)
-        self.needs_ranking = needs_ranking(inner) if inner is not None else ranked
+        self.needs_ranking = ranked if inner is None else getattr(inner, "needs_ranking", False)
 
     def reply(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
         """Return the kept reply, or the model's, which is kept then."""
-        texts = [_DATE.sub("date: any", self._secrets.mask(message.content)) for message in messages]
+        texts = [_DATE.sub("date: any", masked(message.content, self._secrets)) for message in messages]
         sent = [structs.replace(m, content=text) for m, text in zip(messages, texts, strict=True)]
         key = hashlib.sha256(msgspec.json.encode([sent, schema], order="sorted")).hexdigest()
         found = self._known.get(key)
@@ -70,29 +69,17 @@ class Recorded:
             if on_text is not None:
                 on_text(found.reply.text)
             return found.reply
-        if self._mode == "strict" or self._inner is None:
+        if self._inner is None:
             to_this = " to this" if self._known else ""
             raise ModelReplyWrong(f"The tape {self._tape} has no reply{to_this}: {_ANEW}")
         reply = self._inner.reply(messages, schema=schema, on_text=on_text)
-        mask = self._secrets.mask
-        calls = tuple(structs.replace(call, arguments=mask(call.arguments)) for call in reply.calls)
-        self._keep(_Taped(key, sent, structs.replace(reply, text=mask(reply.text), calls=calls)))
-        return reply
-
-    def _keep(self, taped: _Taped) -> None:
-        self._known[taped.key] = taped
+        calls = tuple(
+            structs.replace(call, arguments=masked(call.arguments, self._secrets)) for call in reply.calls
+        )
+        text = masked(reply.text, self._secrets)
+        taped = self._known[key] = _Taped(key, sent, structs.replace(reply, text=text, calls=calls))
         self._tape.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with os.fdopen(os.open(self._tape, flags, 0o600), "ab") as tape:
             tape.write(msgspec.json.encode(taped) + b"\n")
-
-
-def _read(tape: Path) -> dict[str, _Taped]:
-    try:
-        lines = read_capped(tape, cap=MAX_TAPE_BYTES).splitlines()
-        found = [msgspec.json.decode(line, type=_Taped) for line in lines]
-    except FileNotFoundError:
-        return {}
-    except (OSError, FileRefused, msgspec.DecodeError) as error:
-        raise ModelReplyWrong(f"The tape {tape} cannot be read ({error}): {_ANEW}") from error
-    return {taped.key: taped for taped in found}
+        return reply

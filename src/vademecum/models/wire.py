@@ -33,7 +33,6 @@ _TOO_LONG_REPLY = (
     '"choices": [{"finish_reason": "length"}]}'
 )
 REMEMBERED_SECONDS = 7 * 86_400  # servers are upgraded
-_BUSY_CODES = frozenset({408, 409, 425, 429})
 TOO_LONG = re.compile(
     r"context.?(?:length|window|size)|maximum context|prompt is too long|input is too long|too many tokens"
     r"|reduce the length|exceeds? the (?:available |model'?s? )?context|输入(?:长度)?(?:过|太|超)长|上下文",
@@ -85,7 +84,7 @@ def fault(
         return ModelOverflow(f"{told}. The conversation is too long for the model.")
     if _NO_MONEY.search(words):
         return ModelRefused(f"{told}. Check the account.")
-    if status in _BUSY_CODES or status >= SERVER_ERROR or (status == 200 and _BUSY.search(words)):
+    if status in {408, 409, 425, 429} or status >= SERVER_ERROR or (status == 200 and _BUSY.search(words)):
         wait = None
         with contextlib.suppress(ValueError):
             wait = max(0.0, float((headers or {}).get("retry-after", "")))
@@ -116,21 +115,21 @@ def _lines(response: Any) -> Iterator[str]:
 class ServedModel:
     """One model of one server. The key is the environment's or a kept secret; it is written nowhere.
 
-    ``memory`` is the file that keeps the habits of servers between processes.
+    ``caches`` is the directory that keeps the habits of servers between processes.
     """
 
     sdk: Any
     models = "/models"
 
     def __init__(
-        self, name: str, model: str, client: Any, *, memory: Path | None = None, **params: Any
+        self, name: str, model: str, client: Any, *, caches: Path | None = None, **params: Any
     ) -> None:
         self.name = name
         self._model = model
         self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
-        self._memory = memory
+        self._memory = caches and caches / "models.json"
         self._server = f"{client.base_url} {model}"
-        known = _remembered(memory).get(self._server, Habits())
+        known = _remembered(self._memory).get(self._server, Habits())
         self._habits = known if time.time() - known.seen < REMEMBERED_SECONDS else Habits()
         self._params = params
         self.streamed = False  # whether the last reply came in pieces
@@ -185,10 +184,8 @@ class ServedModel:
                         yield self._faultless(found)
                         return
                 if not any(line.startswith("data:") for line in body):
-                    where = self._client.base_url
-                    raise ModelReplyWrong(
-                        f"The answer of {where} is not a reply of a model: check the address."
-                    )
+                    text = f"The answer of {self._client.base_url} is not a reply of a model"
+                    raise ModelReplyWrong(f"{text}: check the address.")
                 lines = iter(body)
             yield from map(self._faultless, self._events(lines))
         finally:

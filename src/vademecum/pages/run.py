@@ -19,8 +19,7 @@ from vademecum.files import read_capped
 from vademecum.pages.render import MAX_PAGE_BYTES, render, rich_text, said
 from vademecum.paths import contained
 from vademecum.runs.record import Event
-from vademecum.runs.stored import PastRun, RunOutput, outputs_of
-from vademecum.runs.timeline import Entry, timeline, written
+from vademecum.runs.stored import Entry, PastRun, RunOutput, outputs_of, timeline, written
 
 # What texts and pictures of a run may add to its page; with the steps it stays below MAX_PAGE_BYTES.
 MAX_CONTENT_BYTES = MAX_PAGE_BYTES // 2

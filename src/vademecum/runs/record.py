@@ -6,10 +6,10 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,31 @@ import msgspec
 
 from vademecum.context import Context
 from vademecum.errors import ConfigError, RecordDamaged
-from vademecum.files import write_atomic
-from vademecum.masking import Secrets
+from vademecum.files import writable, write_atomic
+from vademecum.masking import MASK, Secrets
 
 EVENTS, SUMMARY, INDEX, FINAL = "events.jsonl", "run.json", "index.json", "final.md"
 OBSERVATIONS = "observations"
 SHARED = ".index"
 MAX_RECORDED_CHARS = 2000
+# Of a text that is to be cut, so much is searched for secrets; of a list, so many items stay.
+MAX_MASKED_CHARS = 50_000
+MAX_ITEMS = 100
+
+_SECRET_HEADER = re.compile(
+    r"(?:x-)?(?:api-?key|auth-?token|access-?token)|authorization|(?:set-)?cookie|proxy-authorization",
+    re.IGNORECASE,
+)
+_URL_PASSWORD = re.compile(r"(://[^/\s:@]{0,200}:)[^/\s@]+(?=@)")
+_KNOWN = re.compile(
+    r"(?P<lead>\b(?:Bearer|Basic|Token|ApiKey)\s+"
+    r"|\b(?:api[_-]?key|password|passphrase|secret|token)[\"']?\s{0,5}[=:]\s{0,5}[\"']?)"
+    r"(?P<value>[^\s\"'@&,;]{8,})"
+    r"|(?<![\w-])(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
+    r"|AIza[\w-]{30,}|eyJ[\w-]{10,4000}\.[\w-]{10,4000}\.[\w-]+|hf_\w{20,})",
+    re.IGNORECASE,
+)
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 Listener = Callable[["Event"], None]
 
@@ -57,18 +75,52 @@ def new_run(directory: Path, *, clock: Callable[[], float] = time.time) -> Path:
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     place = directory / f"{moment}-{int(now * 1000) % 1000:03}{os.urandom(2).hex()}"
     check_place(directory)
-    try:
+    with writable(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            with os.fdopen(os.open(directory / ".gitignore", flags, 0o644), "w") as ignore:
-                ignore.write("*\n")
+        with contextlib.suppress(FileExistsError), open(directory / ".gitignore", "x") as ignore:
+            ignore.write("*\n")
         place.mkdir(mode=0o700)
-    except OSError as error:
-        raise ConfigError(
-            f"The record of this run cannot be kept in {directory} ({error.strerror}): make it writable."
-        ) from error
     return place
+
+
+def masked(text: str, secrets: Secrets, *, name: str = "", most: int | None = None) -> str:
+    """Return a text without the known values and without what looks like a key.
+
+    It is masked whole if its own ``name`` says that it is a secret, such as that of a header. If ``most`` is
+    given, it is cut to so many characters once it is masked.
+
+    >>> masked("used correct-horse and Bearer abcdefgh12", Secrets({"MY_API_KEY": "correct-horse"}))
+    'used [secret] and Bearer [secret]'
+    """
+    if _SECRET_HEADER.fullmatch(name):
+        return MASK
+    shown = text if most is None else text[:MAX_MASKED_CHARS]
+    if secrets.forms.pieces:
+        shown = secrets.mask_values(shown)
+    shown = _KNOWN.sub(rf"\g<lead>{MASK}", _URL_PASSWORD.sub(rf"\g<1>{MASK}", shown))
+    if most is not None and (len(shown) > most or len(text) > MAX_MASKED_CHARS):
+        shown = f"{shown[:most]}…"
+    # Half a character, as the name of a file may contain it, cannot be written.
+    return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()
+
+
+def masked_values(value: Any, secrets: Secrets, *, name: str = "", most: int | None = None) -> Any:
+    """Return a copy of nested lists and dictionaries in which every text is masked as above."""
+    match value:
+        case str():
+            return masked(value, secrets, name=name, most=most)
+        case dict():
+            return {
+                masked(str(key), secrets, most=most): masked_values(item, secrets, name=str(key), most=most)
+                for key, item in value.items()
+            }
+        case list() | tuple():
+            kept = [
+                masked_values(item, secrets, most=most)
+                for item in (value if most is None else value[:MAX_ITEMS])
+            ]
+            return kept if len(kept) == len(value) else [*kept, f"… {len(value):,} in all"]
+    return value
 
 
 class Record:
@@ -99,22 +151,25 @@ class Record:
 
     def add(self, type_: str, **data: Any) -> None:
         """Append one event, without secrets."""
-        self._append(type_, [data], self.secrets.masked_json)
+        self._append(type_, [self._encoded(data)])
 
     def add_bounded(self, type_: str, **data: Any) -> None:
         """Append one event in which long texts and lists are cut, after secrets were removed."""
-        self._append(type_, [data], partial(self.secrets.masked_json, most=MAX_RECORDED_CHARS))
+        self._append(type_, [self._encoded(data, most=MAX_RECORDED_CHARS)])
 
     def add_encoded(self, type_: str, rows: Sequence[bytes]) -> None:
         """Append many events in one write: JSON objects whose texts are masked already."""
-        self._append(type_, rows, bytes)
+        self._append(type_, rows)
 
-    def _append(self, type_: str, rows: Sequence[Any], encode: Callable[[Any], bytes]) -> None:
+    def _encoded(self, data: Mapping[str, Any], *, most: int | None = None) -> bytes:
+        return _ENCODER.encode(masked_values(data, self.secrets, most=most))
+
+    def _append(self, type_: str, rows: Sequence[bytes]) -> None:
         """Write an event for each row as a whole line, or nothing of them."""
-        encoded, lines = list(map(encode, rows)), []
+        lines = []
         with self._lock:
             now, first = self._clock(), self._number + 1
-            for number, data in enumerate(encoded, first):
+            for number, data in enumerate(rows, first):
                 head = f'{{"n":{number},"time":{now!r},"type":"{type_}"{"," if len(data) > 2 else ""}'
                 lines.append(head.encode() + data[1:] + b"\n")
             if self._file is None:
@@ -134,7 +189,7 @@ class Record:
                 ) from error
             self._number += len(rows)
         if self._listener is not None:
-            for number, data in enumerate(encoded, first):
+            for number, data in enumerate(rows, first):
                 self._listener(Event(number, now, type_, msgspec.json.decode(data)))
 
     def passing(self, type_: str, **data: Any) -> None:
@@ -144,7 +199,7 @@ class Record:
 
     def keep(self, text: str) -> str:
         """Keep a whole text, once, and return where: ``observations/<sha256>.txt``."""
-        data = self.secrets.mask(text).encode("utf-8", "replace")
+        data = masked(text, self.secrets).encode()
         name = f"{OBSERVATIONS}/{hashlib.sha256(data).hexdigest()}.txt"
         path = self.place / name
         if not path.exists():
@@ -175,9 +230,8 @@ class Record:
         self.add(
             "run_finished", **{key: summary[key] for key in ("status", "stop_reason", "answer", "stats")}
         )
-        answer = self.secrets.mask(str(summary["answer"]))
-        write_atomic(self.place / FINAL, answer.encode("utf-8", "replace"))
-        write_atomic(self.place / SUMMARY, self.secrets.masked_json({"run_id": self.run_id, **summary}))
+        write_atomic(self.place / FINAL, masked(str(summary["answer"]), self.secrets).encode())
+        write_atomic(self.place / SUMMARY, self._encoded({"run_id": self.run_id, **summary}))
         self.close()
 
     def close(self) -> None:

@@ -1,12 +1,13 @@
-"""Reading runs back: whatever was finished is there, whatever was cut short is left out."""
+"""Reading runs back: whole, without what was cut short, or as a timeline of what mattered in them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,6 +19,18 @@ from vademecum.runs.record import EVENTS, Event, check_place
 MAX_EVENTS_BYTES = 512 * 1024 * 1024
 
 _RUN_ID = re.compile(r"[\w-]{1,100}")
+
+Mark = Literal["start", "model", "action", "ok", "refused", "failed", "asked", "plan", "end", "note"]
+
+# Events that are told in the words of their own fields.
+_TOLD: dict[str, tuple[Mark, str, str]] = {
+    "run_started": ("start", "asked: {request}", "model {model}, {skills} skills"),
+    "approval_asked": ("asked", "asked for approval: {wanted}", "{reason}\n{about}"),
+    "child_started": ("note", "a run of its own for {skill}: {run}", ""),
+    "child_finished": ("note", "that run ended: {status}", ""),
+    "compacted": ("note", "left out of the prompt: {observations} results", ""),
+    "run_finished": ("end", "{status} ({stop_reason})", "{answer}"),
+}
 
 
 class PastRun(msgspec.Struct, frozen=True):
@@ -88,10 +101,6 @@ class Difference(msgspec.Struct, frozen=True):
     then: str
     now: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``vade runs replay`` prints it."""
-        return msgspec.structs.asdict(self)
-
 
 class Replayed(msgspec.Struct, frozen=True):
     """How many steps of a run were compared, and which of them would be different now."""
@@ -126,13 +135,147 @@ def read_run(directory: Path, run_id: str) -> PastRun:
         advice = f"the latest is {known[-1]}" if known else "there are none"
         raise RecordDamaged(f"There is no run {run_id!r} in {directory}: {advice}.", code="no-run") from error
     whole, _, _ = data.rpartition(b"\n")
-    events = [_event(line, number, place) for number, line in enumerate(whole.splitlines(), 1)]
+    events: list[Event] = []
+    try:
+        for line in whole.splitlines():
+            found = msgspec.json.decode(line, type=dict[str, Any])
+            head = int(found.pop("n")), float(found.pop("time")), str(found.pop("type"))
+            events.append(Event(*head, found))
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        raise RecordDamaged(f"Line {len(events) + 1} of {place / EVENTS} is damaged ({error}).") from error
     return PastRun(run_id, str(place), tuple(events))
 
 
-def _event(line: bytes, number: int, place: Path) -> Event:
-    try:
-        found = msgspec.json.decode(line, type=dict[str, Any])
-        return Event(int(found.pop("n")), float(found.pop("time")), str(found.pop("type")), found)
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise RecordDamaged(f"Line {number} of {place / EVENTS} is damaged ({error}).") from error
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the timeline: when, its mark, its title, and what can be unfolded below it.
+
+    ``rule`` says why it was allowed or refused.
+    """
+
+    number: int
+    seconds: float
+    mark: Mark
+    title: str
+    detail: str = ""
+    kept: str = ""
+    rule: str = ""
+    outputs: tuple[RunOutput, ...] = ()
+
+
+def timeline(run: PastRun) -> list[Entry]:
+    """Return the entries of a run, in order."""
+    start = run.events[0].time if run.events else 0.0
+    found: list[Entry] = []
+    for event in run.events:
+        try:
+            entry = _entry(event)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            title = f"event {event.number} ({event.type}) is damaged"
+            entry = "failed", title, f"{type(error).__name__}: {error}"
+        if entry is not None:
+            rule = event.data.get("decision")
+            said = f"{rule.get('effect', '?')}: {rule.get('reason', '')}" if isinstance(rule, dict) else ""
+            more = str(event.data.get("kept", "")), said, outputs_of(event, run.place)
+            found.append(Entry(event.number, event.time - start, *entry, *more))
+    return found
+
+
+def _entry(event: Event) -> tuple[Mark, str, str] | None:  # noqa: PLR0912 - one for each type
+    data = event.data
+    match event.type:
+        case "model_replied":
+            tokens = f"{data.get('input_tokens', 0)} + {data.get('output_tokens', 0)} tokens"
+            return "model", f"the model replied in {data['seconds']:.2f} s ({tokens})", ""
+        case "reply_wrong" | "model_failed":
+            return "failed", str(data["problem"]).splitlines()[0], str(data["problem"])
+        case "action":
+            answered = data["action"] == "final_answer"
+            return "action", f"{data['action']} {_about(data)}", "" if answered else written(data["payload"])
+        case "plan":
+            steps = data["plan"]["steps"]
+            done = sum(step["status"] == "completed" for step in steps)
+            lines = "\n".join(f"[{step['status']}] {step['title']}" for step in steps)
+            return "plan", f"plan: {data['plan']['goal']} ({done} of {len(steps)} steps done)", lines
+        case "skill_loaded":
+            return "ok", f"loaded skill {data['skill']}", written(data["report"])
+        case "resource_loaded":
+            return "ok", f"read {data['path']} of {data['skill']}", written(data["report"])
+        case "approval_answered":
+            mark: Mark = "refused" if data["verdict"] == "reject" else "ok"
+            return mark, f"answered: {data['verdict']}", str(data.get("message") or "")
+        case "tool_called":
+            return _called(data)
+        case "charter":
+            return "note", f"charter {str(data['digest'])[:19]}… holds, {data['skills']} skills", ""
+        case "charter_asked":
+            mark, verdict = ("ok", "lets") if data["allowed"] else ("refused", "does not let")
+            return mark, f"the charter {verdict} it be selected: {data['skill']}", _reasons(data)
+        case "outcome":
+            return _outcome(data)
+        case "observation" if data["code"]:
+            return "failed", str(data["line"]), ""
+        case type_ if type_ in _TOLD:
+            plain, title, detail = _TOLD[type_]
+            return plain, title.format_map(data), detail.format_map(data)
+    return None
+
+
+def _called(data: dict[str, Any]) -> tuple[Mark, str, str]:
+    by = f", approved: {data['approved_by']}" if data.get("approved_by") else ""
+    result = data["result"]
+    text, code = str(result["text"]), result.get("exit_code")
+    if data["code"] in {"denied", "declined"}:
+        return "refused", f"{data['tool']} was refused", text
+    if not data["ok"]:
+        return "failed", f"{data['tool']} failed: {data['code']}", text
+    said = "" if code is None else f", exit code {code}"
+    title = f"{data['tool']} ran in {data['seconds']:.2f} s{said} (risk {data['risk']}{by})"
+    return "failed" if code else "ok", title, text
+
+
+def _outcome(data: dict[str, Any]) -> tuple[Mark, str, str]:
+    who = f"step {data['step']}: {data['agent']} ({data['agent_type']})"
+    if data["executed"]:
+        return "ok", f"{who} did {data['executed']}", written(data.get("changes", {}))
+    verb = "was rolled back" if data.get("rolled_back") else "was denied"
+    return "refused", f"{who} {verb}: {data['proposed']}", _reasons(data)
+
+
+def _reasons(data: dict[str, Any]) -> str:
+    return "\n".join(str(reason["message"]) for reason in data.get("reasons", ()))
+
+
+def _about(data: dict[str, Any]) -> str:
+    payload = data["payload"]
+    names = _inline(payload.get("skills") or payload.get("skill") or "")
+    rest = payload.get("relative_path") or payload.get("tool") or ""
+    return f"{names}{'/' if names and rest else ''}{rest}".strip()
+
+
+def written(value: object) -> str:
+    """Return a JSON value for people: one line for each field, no brackets and no quotes.
+
+    >>> print(written({"skill": {"name": "diff"}, "args": ["a.txt", "b c.txt"], "dry": True}))
+    skill: diff
+    args: a.txt, b c.txt
+    dry: yes
+    """
+    if isinstance(value, dict):
+        return "\n".join(f"{key}: {_inline(item)}" for key, item in value.items())
+    return _inline(value)
+
+
+def _inline(value: object) -> str:
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case {"name": str(name)}:
+            return name
+        case dict():
+            return "; ".join(f"{key} {_inline(item)}" for key, item in value.items())
+        case list() | tuple():
+            return ", ".join(map(_inline, value))
+    return str(value)

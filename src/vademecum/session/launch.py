@@ -467,8 +467,7 @@ def _run_started(  # noqa: PLR0913, PLR0917 - a process that is about to start
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 
     def on_output(stream: str, data: bytes, *, last: bool = False) -> None:
-        shown = masked[stream].end(data) if last else masked[stream].feed(data)
-        if shown:
+        if shown := masked[stream].feed(data, last=last):
             run.record.passing("output_piece", call=act.number, stream=stream, data=shown)
 
     traffic: list[dict[str, Any]] = []
