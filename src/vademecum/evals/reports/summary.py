@@ -13,7 +13,6 @@ from msgspec import Struct, structs
 from vademecum.evals.reports.statistics import (
     Interval,
     PairedDifference,
-    failure_bound,
     paired,
     pass_at_k,
     pass_hat_k,
@@ -161,7 +160,7 @@ class Rate(Struct, frozen=True):
         """Return the rate with its Wilson interval."""
         passed, total = sum(row.passed for row in rows), sum(row.judged for row in rows)
         cases, successes = len(rates), sum(rates.values(), Fraction())
-        bound = failure_bound(cases) if LEAST_FOR_A_BOUND <= cases == successes else None
+        bound = 3 / cases if LEAST_FOR_A_BOUND <= cases == successes else None  # the rule of three
         rate = float(successes / cases) if cases else 0.0
         return cls(passed, total, rate, wilson(successes, cases), bound, cases)
 
