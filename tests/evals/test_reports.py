@@ -89,7 +89,7 @@ def test_which_skill_took_whose_request() -> None:
     ]
     found = triggers_of(cases, results)
     assert found is not None
-    assert found.skills == (SkillRate("csv", 0, 1, 1), SkillRate("pdf", 1, 1, 1))
+    assert found.skills == (SkillRate.of("csv", 0, 1, 1), SkillRate.of("pdf", 1, 1, 1))
     assert [(rate.precision, rate.recall) for rate in found.skills] == [(0.0, 0.0), (0.5, 0.5)]
     assert found.confusion == (
         Cell("csv", "(none)", 1),
@@ -216,7 +216,7 @@ def test_all_of_several_skills_are_wanted() -> None:
     ]
     found = triggers_of(lines, [one(str(n), "fail", skills=("csv",)) for n in (1, 2, 3)])
     assert found is not None
-    assert found.skills == (SkillRate("csv", 3, 0, 0), SkillRate("diff", 0, 0, 1))
+    assert found.skills == (SkillRate.of("csv", 3, 0, 0), SkillRate.of("diff", 0, 0, 1))
     assert (found.overall.recall, found.overall.missed) == (0.75, 1)
 
 

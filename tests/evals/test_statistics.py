@@ -134,7 +134,7 @@ def test_how_many_more_cases_is_never_absurd() -> None:
     assert statistics.paired([]).advice == "no case has a verdict on both sides, so nothing can be said"
     assert statistics.paired([1] * 5).advice.endswith("about 1 more case like these would settle it")
     assert (statistics.paired([1] * 9).more, statistics.paired([1] * 9).advice) == (0, "")
-    assert statistics.DEVIATIONS == pytest.approx(stats.norm.ppf(0.975))
+    assert pytest.approx(stats.norm.ppf(0.975)) == statistics.DEVIATIONS
 
 
 def test_cases_that_pass_in_part_lie_between() -> None:

@@ -35,6 +35,7 @@ class Change(Struct, frozen=True):
 class Comparison(Struct, frozen=True):
     """The changes from an old evaluation to a new one.
 
+    It is a ``regression`` if it got worse: significantly on the whole, in all runs of a case, or unknown.
     ``regressions`` are cases that passed every time and now fail every time. ``unpaired`` cases have a
     verdict on one side only and say nothing of the difference; those of them that passed in old are ``lost``.
     Tokens and seconds are those of a run, over the cases that have a verdict on both sides.
@@ -49,30 +50,10 @@ class Comparison(Struct, frozen=True):
     unpaired: tuple[str, ...]
     tokens: float
     seconds: float
-    lost: tuple[str, ...] = ()
-
-    @property
-    def verdict(self) -> str:
-        """Return the verdict on the difference in one word."""
-        return self.difference.verdict
-
-    @property
-    def regression(self) -> bool:
-        """Return whether it got worse: significantly on the whole, in all runs of a case, or unknown."""
-        worse = self.difference.verdict == "worse" or bool(self.regressions)
-        return worse or bool(self.lost) or not self.difference.pairs
-
-    @property
-    def said(self) -> str:
-        """Return it in one sentence."""
-        found = self.difference
-        if not found.pairs:
-            return f"inconclusive: from {self.old} to {self.new} {found.advice}"
-        low, high = found.interval.low, found.interval.high
-        cases = "1 case" if found.pairs == 1 else f"{found.pairs:,} cases"
-        interval = f"95 % interval {low:+.1%} to {high:+.1%}, {cases}"
-        change = f"{found.verdict}: {found.mean:+.1%} from {self.old} to {self.new} ({interval})"
-        return f"{change}; {found.advice}" if found.advice else change
+    lost: tuple[str, ...]
+    verdict: str
+    said: str
+    regression: bool
 
 
 def compare(
@@ -88,18 +69,35 @@ def compare(
         olds, news = _by_case(old, cost), _by_case(new, cost)
         return fmean(fmean(news[case]) - fmean(olds[case]) for case in both) if both else 0.0
 
+    difference = paired([later - earlier for _, earlier, later in changes])
+    regressions = tuple(case for case, a, b in changes if a == 1 and b == 0)
+    lost = tuple(case for case, rate in before.items() if rate and case not in after)
     return Comparison(
         old_name,
         new_name,
-        paired([later - earlier for _, earlier, later in changes]),
+        difference,
         tuple(Change(case, float(a), float(b)) for case, a, b in changes if b > a),
         tuple(Change(case, float(a), float(b)) for case, a, b in changes if b < a),
-        tuple(case for case, a, b in changes if a == 1 and b == 0),
+        regressions,
         tuple(sorted({result.case for result in (*old, *new)} - set(both))),
         added(lambda result: result.tokens),
         added(lambda result: result.seconds),
-        tuple(case for case, rate in before.items() if rate and case not in after),
+        lost,
+        difference.verdict,
+        _said(difference, old_name, new_name),
+        difference.verdict == "worse" or bool(regressions or lost) or not both,
     )
+
+
+def _said(found: PairedDifference, old: str, new: str) -> str:
+    """Return a difference in one sentence."""
+    if not found.pairs:
+        return f"inconclusive: from {old} to {new} {found.advice}"
+    low, high = found.interval.low, found.interval.high
+    cases = "1 case" if found.pairs == 1 else f"{found.pairs:,} cases"
+    interval = f"95 % interval {low:+.1%} to {high:+.1%}, {cases}"
+    change = f"{found.verdict}: {found.mean:+.1%} from {old} to {new} ({interval})"
+    return f"{change}; {found.advice}" if found.advice else change
 
 
 def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
@@ -205,7 +203,10 @@ class UndecidedRuns(Struct, frozen=True, kw_only=True):
 
 
 class CaseRow(UndecidedRuns, frozen=True):
-    """One case in one configuration: how often it passed, and what is wrong where it did not."""
+    """One case in one configuration: how often it passed, and what is wrong where it did not.
+
+    ``mark`` is the verdict in one word; a case passes only if every run of it did.
+    """
 
     case: str
     configuration: str
@@ -214,15 +215,9 @@ class CaseRow(UndecidedRuns, frozen=True):
     why: str
     cost: Cost
     runs: tuple[str, ...]
-    answer: str = ""
-    vacuous: tuple[str, ...] = ()
-
-    @property
-    def mark(self) -> str:
-        """Return the verdict in one word; a case passes only if every run of it did."""
-        if self.judged > self.passed:
-            return "flaky" if self.passed else "fail"
-        return next((mark for mark, field in _UNDECIDED.items() if getattr(self, field)), "pass")
+    answer: str
+    vacuous: tuple[str, ...]
+    mark: str
 
 
 class ConfigurationSummary(UndecidedRuns, frozen=True):
@@ -322,17 +317,23 @@ def _undecided(results: Sequence[CaseResult]) -> dict[str, int]:
 
 def _row(case: str, configuration: str, results: Sequence[CaseResult]) -> CaseRow:
     others = [result for result in results if result.outcome != "pass"]
+    passed = len(results) - len(others)
+    judged = sum(result.outcome in JUDGED for result in results)
+    mark = next((mark for mark in _UNDECIDED if any(result.outcome == mark for result in others)), "pass")
+    if judged > passed:
+        mark = "flaky" if passed else "fail"
     checks = (check for result in results for check in result.checks)
     return CaseRow(
         case,
         configuration,
-        len(results) - len(others),
-        sum(result.outcome in JUDGED for result in results),
+        passed,
+        judged,
         next((result.why for result in others if result.why), ""),
         Cost.of(results),
         tuple(result.run for result in results if result.run),
         [*others, *results][0].answer,
         tuple(dict.fromkeys(check.name for check in checks if check.holds == "vacuous")),
+        mark,
         **_undecided(results),
     )
 
