@@ -20,6 +20,7 @@ from pydantic import (
 
 from vademecum.evals.checks.patterns import regular
 from vademecum.evals.checks.trajectory import Constraint, parse_constraint
+from vademecum.nearest import there_is_no
 from vademecum.policy.base import RISKS
 
 MAX_REPEAT = 1000
@@ -98,7 +99,7 @@ class Expected(_Strict):
 
 def _tool(name: str) -> str:
     if name not in RISKS:
-        raise ValueError(f"there is no tool {name!r}: there are {', '.join(RISKS)}")
+        raise ValueError(there_is_no("tool", name, sorted(RISKS)))
     return name
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import re2
 
 from vademecum.evals.checks.steps import ACTIONS, KINDS, TakenStep
-from vademecum.nearest import meant, nearest
+from vademecum.nearest import there_is_no
 from vademecum.policy.base import RISKS
 from vademecum.wildcards import is_plain, matches_exactly
 
@@ -90,17 +90,11 @@ def parse_pattern(value: Any) -> Pattern:
             raise ValueError(f"{kind!r} is a tool, and has no name after it: {advice}")
         kind, name = "call_tool", kind
     if kind not in KINDS:
-        raise ValueError(_unknown("kind of step", kind, (*KINDS, *RISKS)))
+        raise ValueError(there_is_no("kind of step", kind, sorted({*KINDS, *RISKS})))
     is_literal = name and is_plain(name) and not name.startswith("re:")
     if kind in {"call_tool", "tool"} and is_literal and name not in RISKS:
-        raise ValueError(_unknown("tool", name, RISKS))
+        raise ValueError(there_is_no("tool", name, sorted(RISKS)))
     return Pattern(kind, name or "*", tuple((str(key), item) for key, item in arguments.items()), outcome)
-
-
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    listed = sorted(known)
-    advice = meant(nearest(name, listed), otherwise=f"there are {', '.join(listed)}")
-    return f"there is no {what} {name[:80]!r}: {advice}"
 
 
 def text_test(pattern: str) -> Callable[[str], bool]:
