@@ -126,7 +126,8 @@ class Setup(_Strict):
 
 
 def _turn(value: Any) -> Any:
-    if isinstance(value, str) or (isinstance(value, dict) and any(key in value for key in _TURN_KEYS)):
+    is_object = isinstance(value, dict) and any(key in value for key in _TURN_KEYS)
+    if isinstance(value, str) or (is_object and isinstance(value.get("seconds", 0), int | float)):
         return value
     raise ValueError('a turn is {"action": {…}}, a text, {"error": "…"}, or {"seconds": …, "reply": …}')
 

@@ -15,7 +15,6 @@ from vademecum.agent.loop import Outcome
 from vademecum.context import Context
 from vademecum.errors import (
     ConfigError,
-    ModelFailed,
     ModelRefused,
     ModelReplyWrong,
     ModelUnavailable,
@@ -76,12 +75,10 @@ class Trials:
         """Run the agent, and judge what came of it."""
         watcher = Watcher(unit.case)
         outcome = self._run(unit, context, watcher)
-        verdict: Verdict
-        verdict, error, checks = "timeout", late(unit.seconds), []
-        if outcome.status != "interrupted":
-            on_checks()
-            verdict, error = _unworkable(unit, outcome, watcher)
+        verdict, error = _unworkable(unit, outcome, watcher)
+        checks: list[CheckResult] = []
         if not error:
+            on_checks()
             checks = self._checks(unit, context, outcome, watcher)
             wrong = {check.holds for check in checks}
             verdict = "fail" if "fail" in wrong else "unjudged" if "skipped" in wrong else "pass"
@@ -181,7 +178,9 @@ class _SaysNo:
 
 
 def _unworkable(unit: Unit, outcome: Outcome, watcher: Watcher) -> tuple[Verdict, str]:
-    """Return why nothing can be said of a run: it failed, or no reply of its model could be used."""
+    """Return why nothing can be said of a run: its time was over, it failed, or no reply could be used."""
+    if outcome.status == "interrupted":
+        return "timeout", late(unit.seconds)
     if not watcher.reason and outcome.status not in unit.case.expected.status:
         if outcome.status == "failed":
             return "error", outcome.answer
@@ -193,17 +192,22 @@ def _unworkable(unit: Unit, outcome: Outcome, watcher: Watcher) -> tuple[Verdict
 
 def _made(events: Iterable[Event]) -> list[Path]:
     """Return the directories that contain the outputs of scripts."""
-    called = (event.data.get("result", {}) for event in events if event.type == "tool_called")
-    made = (output for result in called for output in result.get("outputs", ()))
+    results = (event.data.get("result", {}) for event in events if event.type == "tool_called")
+    made = (output for result in results for output in result.get("outputs", ()))
     places = (str(output["file"]).removesuffix(str(output["path"])) for output in made)
     return [Path(place) for place in dict.fromkeys(places)]
 
 
-_ERRORS = {"unavailable": ModelUnavailable, "refused": ModelRefused, "wrong": ModelReplyWrong}
-
-
 class Crash(Exception):
     """An unexpected failure of a mock model."""
+
+
+_ERRORS: dict[str, type[Exception]] = {
+    "unavailable": ModelUnavailable,
+    "refused": ModelRefused,
+    "wrong": ModelReplyWrong,
+    "crash": Crash,
+}
 
 
 class MockModel(Scripted):
@@ -225,10 +229,8 @@ class MockModel(Scripted):
     def reply(self, messages: Sequence[Message], *, on_text: OnText | None = None, **_: Any) -> Reply:
         """Return the next turn; after the last one, the last one again."""
         turn = self._mock[min(len(self.seen), len(self._mock) - 1)]
-        if isinstance(turn, Mapping) and isinstance(turn.get("seconds"), int | float):
-            time.sleep(turn["seconds"])
-        if isinstance(turn, Mapping) and turn.get("error") == "crash":
-            raise Crash(str(turn.get("message", "the mock crashed")))
+        if isinstance(turn, Mapping):
+            time.sleep(turn.get("seconds", 0))
         return super().reply(messages, on_text=on_text)
 
 
@@ -237,8 +239,7 @@ def _scripted_turn(turn: Any) -> Turn:
         return str(turn)
     if "error" in turn:
         kind = _ERRORS.get(str(turn["error"]), ModelReplyWrong)
-        failure: ModelFailed = kind(str(turn.get("message", f"the mock is {turn['error']}")))
-        return failure
+        return kind(str(turn.get("message", f"the mock says {turn['error']!r}")))
     if "reply" in turn:
         return _scripted_turn(turn["reply"])
     return {key: value for key, value in turn.items() if key != "seconds"}
