@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
-from itertools import count, islice
+from collections.abc import Iterator, Mapping
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,11 +70,11 @@ def read_suite(path: Path, *, name: str = "", skill: str = "") -> Suite:
     malformed: list[Malformed] = []
     for one in kept:
         malformed += one.malformed
-        for case, own_id, said in one.cases:
-            own = _free(one, case.id, cases) if own_id and case.id in cases else case.id
+        for case, own_id in one.cases:
+            own = _free(one, case.id, cases) if own_id else case.id
             if own in cases:
                 why = "another case has this id: give each its own."
-                malformed.append(Malformed(one.shown, said, "id", why))
+                malformed.append(Malformed(one.shown, own, "id", why))
             if len(cases) >= MAX_CASES:
                 raise CaseRefused(f"{one.file} has more than {MAX_CASES:,} cases: split it.")
             cases.setdefault(own, case.model_copy(update={"id": own}))
@@ -85,12 +85,15 @@ def read_suite(path: Path, *, name: str = "", skill: str = "") -> Suite:
 
 
 class _Read(NamedTuple):
-    """One file: the skill it is about, its cases with their names, and what is wrong with the others."""
+    """One file: the skill it is about, its cases, and what is wrong with the others.
+
+    With each case comes whether its id counts within the file only.
+    """
 
     file: Path
     shown: str
     skill: str
-    cases: list[tuple[Case, bool, str]]
+    cases: list[tuple[Case, bool]]
     malformed: list[Malformed]
 
 
@@ -108,17 +111,17 @@ def _read(file: Path, shown: str, skill: str) -> _Read:
             said = _said(fields, number)
             case = Case.model_validate(fields).model_copy(update={"place": str(file.parent)})
         except variants.FieldRefused as error:
-            read.malformed.append(Malformed(shown, said, error.field, _fit(str(error))))
+            read.malformed.append(Malformed(shown, said, *map(_fit, error.args)))
         except ValidationError as error:
             read.malformed.extend(Malformed(shown, said, field, _fit(why)) for field, why in _problems(error))
         else:
-            read.cases.append((case, own_id, said))
+            read.cases.append((case, own_id))
     return read
 
 
 def _brought(one: _Read) -> Iterator[Path]:
     """Return the paths that the cases of a file name, without directories that contain the file itself."""
-    for case, _, _ in one.cases:
+    for case, _ in one.cases:
         for name in (*sources_of(case), case.setup.project):
             for place in places_of(case.place) if name else ():
                 path = Path(os.path.normpath(place / name))
@@ -127,10 +130,10 @@ def _brought(one: _Read) -> Iterator[Path]:
 
 
 def _free(one: _Read, wanted: str, cases: Mapping[str, Case]) -> str:
-    """Return an id with the name of its file that no other case has, if need be with a number after it."""
+    """Return an id that no other case has: if need be with the name of its file, and a number after it."""
     named = f"{os.path.splitext(one.shown)[0]}-{wanted}"
     numbered = (f"{named}-{number}" for number in count(2))
-    return named if named not in cases else next(each for each in numbered if each not in cases)
+    return next(each for each in chain([wanted, named], numbered) if each not in cases)
 
 
 def _said(fields: Any, number: int) -> str:
@@ -177,7 +180,7 @@ def _parsed(file: Path) -> Any:
         return json.loads(text, object_pairs_hook=_once) if kind == "JSON" else _yaml(text)
     except UnicodeDecodeError as error:
         raise CaseRefused("the file is not UTF-8: save it as UTF-8.") from error
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())
         raise CaseRefused(f"the file is not {kind} ({said}): correct it.") from error
 
@@ -195,11 +198,7 @@ class _Loader(yaml.CSafeLoader):
     """Load YAML with dates as texts; refuse a key that is there twice."""
 
     def as_mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        if not all(isinstance(key, Hashable) for key in keys):
-            raise yaml.YAMLError("a key is a list or an object")
-        values = [self.construct_object(value, deep=True) for _, value in node.value]
-        return _once(list(zip(keys, values, strict=True)))
+        return _once(self.construct_pairs(node, deep=True))
 
     def as_text(self, node: yaml.ScalarNode) -> str:
         return str(self.construct_scalar(node))
@@ -211,9 +210,8 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.as_text)
 
 def _yaml(text: str) -> Any:
     """Read YAML without aliases, which can make a small file enormous."""
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read here")
+    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.CSafeLoader)):
+        raise yaml.YAMLError("aliases are not read here")
     return yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a safe one
 
 

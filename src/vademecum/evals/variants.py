@@ -24,12 +24,8 @@ _EXACT = {"contains": "contains", "not_contains": "contains_none", "regex": "reg
 _NAME = re.compile(rb"^name:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
 
-class FieldRefused(ValueError):
+class FieldRefused(Exception):
     """A case that cannot be read: which field of it, and why."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
 
 
 # A case as fields of our own form, and whether its id counts within its file only.
@@ -139,26 +135,25 @@ def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) 
 
 def _expected(entry: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return all that an entry expects of the output; nothing of it is left out in silence."""
-    output: dict[str, list[str]] = {"judge": [], "contains": [], "contains_none": [], "regex": []}
     said = entry.get("expected_output")
     said = [] if said is None else said if isinstance(said, list) else [said]
     if not all(isinstance(each, str) for each in said):
         raise FieldRefused("expected_output", "it is a text, or a list of texts.")
-    output["judge"] += [each for each in said if each.strip()]
+    output: dict[str, list[str]] = {"judge": [each for each in said if each.strip()]}
     for key in ("assertions", "expectations"):
         asserted = entry.get(key) or []
         if not isinstance(asserted, list):
             raise FieldRefused(key, "it is a list of texts or objects.")
         for place, assertion in enumerate(asserted):
             kind, text = _assertion(assertion, f"{key}.{place}")
-            output[kind].append(text)
+            output.setdefault(kind, []).append(text)
     return output
 
 
 def _assertion(assertion: Any, field: str) -> tuple[str, str]:
     """Return what an assertion says: words for the judge, or a test that needs none."""
-    if isinstance(assertion, str) and assertion.strip():
-        return "judge", assertion
+    if isinstance(assertion, str):
+        assertion = {"text": assertion}
     if not isinstance(assertion, Mapping):
         raise FieldRefused(field, "an assertion is a text or an object.")
     kind, value = assertion.get("type"), assertion.get("value", assertion.get("pattern"))
