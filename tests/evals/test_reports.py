@@ -19,7 +19,6 @@ from vademecum.evals.results import (
     CaseResult,
     Evaluation,
     Header,
-    PlannedUnit,
     Verdict,
     read_evaluation,
 )
@@ -187,7 +186,7 @@ def test_what_did_not_run_through_costs_nothing() -> None:
 )
 def test_only_what_passed_every_time_passes(outcomes: list[Verdict], mark: str) -> None:
     results = tuple(one("a", outcome, n) for n, outcome in enumerate(outcomes, 1))
-    units = tuple(PlannedUnit(result.key, "a", "x", result.repetition) for result in results)
+    units = tuple((result.key, "a", "x", result.repetition) for result in results)
     header = Header("n", "", "", 0.0, (Configuration("x"),), (CaseLine("a", ""),), (), units)
     summary = summarise(Evaluation(header, results))
     assert (summary.rows[0].mark, summary.is_clean) == (mark, mark == "pass")
@@ -310,7 +309,7 @@ def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_pa
 
 def test_nothing_of_nothing_is_a_dash() -> None:
     line = CaseLine("a", "", unwanted=("*",))
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), (PlannedUnit("1", "a", "x", 1),))
+    header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), (("1", "a", "x", 1),))
     evaluation = Evaluation(header, (one("a", "pass"),))
     summary = summarise(evaluation)
     text = page(summary, {})
@@ -329,7 +328,7 @@ def test_two_evaluations_side_by_side_have_the_cases_of_both() -> None:
             (Configuration("x"),),
             lines,
             (),
-            tuple(PlannedUnit(case, case, "x", 1) for case in cases),
+            tuple((case, case, "x", 1) for case in cases),
         )
         return Evaluation(header, tuple(one(case, "pass") for case in cases), place)
 

@@ -145,13 +145,13 @@ def improve(
 
 def halves(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
     """Split cases in two, always in the same way, those that should trigger and the others evenly."""
-    found: tuple[list[Case], list[Case]] = ([], [])
-    for wanted in (True, False):
-        some = [case for case in cases if bool(case.expects_skills) is wanted]
-        some.sort(key=lambda case: hashlib.sha256(case.input.encode("utf-8", "replace")).digest())
-        for number, case in enumerate(some):
-            found[number % 2].append(case)
-    return found
+
+    def order(case: Case) -> tuple[bool, bytes]:
+        text = case.input.encode("utf-8", "replace")
+        return not case.expects_skills, hashlib.sha256(text).digest()
+
+    ordered = sorted(cases, key=order)
+    return ordered[::2], ordered[1::2]
 
 
 def ask_for_candidates(model: Model, skill: Skill, failed: Sequence[Case]) -> list[str]:

@@ -15,7 +15,6 @@ from vademecum.evals.results import (
     CaseResult,
     Evaluation,
     Header,
-    PlannedUnit,
     ResultsFile,
     read_evaluation,
     write_header,
@@ -53,7 +52,7 @@ class Evaluator:
             tuple(configurations),
             tuple(CaseLine.of(case, skills) for case in suite.cases),
             suite.malformed,
-            tuple(PlannedUnit(*unit.names) for unit in units),
+            tuple(unit.names for unit in units),
         )
         serves = Counter(unit.key for unit in units)
         with closing(ResultsFile(workshop.out)) as ledger:

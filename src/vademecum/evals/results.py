@@ -129,17 +129,11 @@ def _expectations(case: Case) -> tuple[str, ...]:
     return (*(check.name for check in checks), *(f"{key} {value}" for key, value in limits.items()))
 
 
-class PlannedUnit(msgspec.Struct, frozen=True, array_like=True):
-    """The key of a unit, and whose run it is: one result may serve several."""
-
-    key: str
-    case: str
-    configuration: str
-    repetition: int
-
-
 class Header(msgspec.Struct, frozen=True):
-    """The cases, configurations and units of an evaluation."""
+    """The cases and configurations of an evaluation, and its units: key, case, configuration, repetition.
+
+    Several units may have the same key, and so one result.
+    """
 
     name: str
     suite: str
@@ -148,14 +142,14 @@ class Header(msgspec.Struct, frozen=True):
     configurations: tuple[Configuration, ...]
     cases: tuple[CaseLine, ...]
     malformed: tuple[Malformed, ...]
-    units: tuple[PlannedUnit, ...]
+    units: tuple[tuple[str, str, str, int], ...]
 
     def placed(self, known: Mapping[str, CaseResult]) -> tuple[CaseResult, ...]:
         """Return the results of the units; a result made for another unit takes this unit's name."""
         return tuple(
-            msgspec.structs.replace(known[unit.key], **msgspec.structs.asdict(unit))
-            for unit in self.units
-            if unit.key in known
+            msgspec.structs.replace(known[key], case=case, configuration=configuration, repetition=repetition)
+            for key, case, configuration, repetition in self.units
+            if key in known
         )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import re2
+from msgspec import Struct, structs
 
 from vademecum.evals.checks.steps import ACTIONS, KINDS, TakenStep
 from vademecum.nearest import there_is_no
@@ -19,31 +20,29 @@ from vademecum.wildcards import is_plain, matches_exactly
 MAX_PATTERN_CHARS = 2000
 _INDEX = re.compile(r"[0-9]{1,9}")
 
-_FIELDS = frozenset({"kind", "name", "arguments", "outcome"})
 # The words of the source designs for the same things.
 _OTHER_KINDS = {"select_skill": "select_skills", "answer": "final_answer"}
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True, forbid_unknown_fields=True):
     """A step by kind, name, arguments and outcome; without an outcome it is the attempt that counts."""
 
     kind: str
     name: str = "*"
-    arguments: tuple[tuple[str, Any], ...] = ()
+    arguments: dict[str, Any] = {}
     outcome: str = ""
 
     def __str__(self) -> str:
         """Return it as a person writes it."""
         words = self.kind if self.name == "*" else f"{self.kind}:{self.name}"
-        given = ", ".join(f"{key}={_text(value)}" for key, value in self.arguments)
+        given = ", ".join(f"{key}={_text(value)}" for key, value in self.arguments.items())
         return f"{words}{f'({given})' if given else ''}{f' → {self.outcome}' if self.outcome else ''}"
 
     def compiled(self) -> Callable[[TakenStep], bool]:
         """Return the test whether a step of this kind fits."""
         name = lru_cache(maxsize=1024)(text_test(self.name))  # a run has few names, and many steps
         outcome = text_test(self.outcome) if self.outcome else None
-        arguments = [(tuple(key.split(".")), _value_test(value)) for key, value in self.arguments]
+        arguments = [(tuple(key.split(".")), _value_test(value)) for key, value in self.arguments.items()]
 
         def fits(step: TakenStep) -> bool:
             if outcome is None:
@@ -70,20 +69,16 @@ def parse_pattern(value: Any) -> Pattern:
     if isinstance(value, str) and value.strip():
         kind, _, name = value.strip().partition(":")
         value = {"kind": kind, "name": name}
-    if not isinstance(value, dict):
-        raise ValueError("a pattern is a text such as 'run_script' or 'load_skill:NAME', or an object")  # noqa: TRY004 - pydantic
-    if "kind" not in value or not value.keys() <= _FIELDS:
-        wrong = ", ".join(map(repr, sorted(value.keys() - _FIELDS))) or "without a kind"
-        raise ValueError(f"a pattern has a kind, and may have name, arguments and outcome, not {wrong}")
-    kind, name, outcome = (value.get(field, "") for field in ("kind", "name", "outcome"))
-    arguments = value.get("arguments", {})
-    if not all(isinstance(text, str) for text in (kind, name, outcome)) or not isinstance(arguments, dict):
-        raise ValueError("kind, name and outcome of a pattern are texts, arguments are an object")
-    for text in (name, outcome, *(value for value in arguments.values() if isinstance(value, str))):
+    try:
+        found = msgspec.convert(value, Pattern)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"a pattern is a text such as 'load_skill:NAME', or an object ({error})") from error
+    given = (text for text in found.arguments.values() if isinstance(text, str))
+    for text in (found.name, found.outcome, *given):
         if len(text) > MAX_PATTERN_CHARS:
             raise ValueError(f"a pattern has at most {MAX_PATTERN_CHARS:,} characters")
         text_test(text)
-    kind = _OTHER_KINDS.get(kind, kind)
+    kind, name = _OTHER_KINDS.get(found.kind, found.kind), found.name
     if kind in RISKS and kind != "run_script":  # a tool by itself stands for calling it
         if name not in {"", "*"}:
             advice = f'say {{"kind": "call_tool", "name": "{kind}", "arguments": …}}'
@@ -94,7 +89,7 @@ def parse_pattern(value: Any) -> Pattern:
     is_literal = name and is_plain(name) and not name.startswith("re:")
     if kind in {"call_tool", "tool"} and is_literal and name not in RISKS:
         raise ValueError(there_is_no("tool", name, sorted(RISKS)))
-    return Pattern(kind, name or "*", tuple((str(key), item) for key, item in arguments.items()), outcome)
+    return structs.replace(found, kind=kind, name=name or "*")
 
 
 def text_test(pattern: str) -> Callable[[str], bool]:

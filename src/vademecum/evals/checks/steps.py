@@ -11,19 +11,16 @@ from vademecum.runs.record import Event
 
 # What a model can do, in the words of its replies.
 ACTIONS = frozenset({"select_skills", "load_resource", "run_script", "call_tool", "final_answer"})
-# What comes of it, in the words of cases.
-_OUTCOMES = frozenset({"load_skill", "read_resource", "tool", "approval"})
-# Everything that is on a record (docs/agent.md).
-EVENTS = frozenset(
+# Also what comes of it, in the words of cases, and everything that is on a record (docs/agent.md).
+KINDS = ACTIONS | frozenset(
     (
+        *("load_skill", "read_resource", "tool", "approval"),
         *("run_started", "run_finished", "child_started", "child_finished"),
         *("model_asked", "model_replied", "model_failed", "reply_wrong", "compacted"),
         *("action", "plan", "skill_loaded", "resource_loaded", "tool_called", "observation"),
         *("approval_asked", "approval_answered", "charter_asked"),
     )
 )
-KINDS = ACTIONS | EVENTS | _OUTCOMES
-
 
 # Kind, name, arguments and outcome of a step.
 _Told = tuple[str, str, Mapping[str, Any], str]
