@@ -10,7 +10,9 @@ import pytest
 from scipy import stats
 
 from vademecum.evals.reports import statistics
-from vademecum.evals.reports.summary import Rate
+from vademecum.evals.reports.summary import summarise
+from vademecum.evals.results import CaseResult, Evaluation, Header
+from vademecum.evals.units import Configuration
 
 
 @pytest.mark.parametrize(("passed", "total"), [(0, 1), (0, 20), (1, 3), (8, 10), (20, 20), (370, 1000)])
@@ -146,5 +148,7 @@ def test_cases_that_pass_in_part_lie_between() -> None:
 @pytest.mark.parametrize("total", [30, 100, 1000])
 def test_no_failure_in_n(total: int) -> None:
     """The rule of three is where seeing none has a chance of five in a hundred."""
-    bound = Rate.of([], {str(case): Fraction(1) for case in range(total)}).failures_at_most
-    assert stats.binom.pmf(0, total, bound) == pytest.approx(0.05, abs=0.01)
+    header = Header("n", "", "", 0.0, (Configuration("x"),), (), (), ())
+    results = tuple(CaseResult(str(case), str(case), "x", 1, "pass") for case in range(total))
+    (column,) = summarise(Evaluation(header, results)).columns
+    assert stats.binom.pmf(0, total, column.rate.failures_at_most) == pytest.approx(0.05, abs=0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,17 +14,15 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     PositiveInt,
-    model_validator,
 )
 
-from vademecum.evals.checks.patterns import regular
+from vademecum.evals.checks.steps import regular
 from vademecum.evals.checks.trajectory import Constraint, parse_constraint
 from vademecum.nearest import there_is_no
 from vademecum.policy.base import RISKS
 
 MAX_REPEAT = 1000
 MAX_SECONDS = 86_400.0
-MAX_DEPTH = 100
 # In skills_none_of: no skill at all may be taken.
 ANY_SKILL = "*"
 
@@ -176,12 +173,6 @@ class Case(_Strict):
     until: Literal["answer", "loaded"] = "answer"
     place: Annotated[str, Field(exclude=True)] = ""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _plain(cls, value: Any) -> Any:
-        _refuse_unfit(value)
-        return value
-
     @property
     def contradictions(self) -> list[str]:
         """Return what no run can fulfil."""
@@ -196,20 +187,3 @@ class Case(_Strict):
     def expects_skills(self) -> tuple[str, ...]:
         """Return the skills that are right for the request; none if it says nothing about that."""
         return tuple(dict.fromkeys((*self.expected.skills_any_of, *self.expected.skills_all_of)))
-
-
-def _refuse_unfit(value: Any, depth: int = 0) -> None:
-    """Refuse what is nested too deeply, or has a lone surrogate and so could not be written down again."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep: make it flatter")
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ValueError("it holds half a character (a lone surrogate): correct it") from None
-    elif isinstance(value, Mapping):
-        for item in (*value, *value.values()):
-            _refuse_unfit(item, depth + 1)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _refuse_unfit(item, depth + 1)

@@ -12,7 +12,6 @@ from pathlib import Path
 from vademecum.evals.pool import EvalEngine
 from vademecum.evals.results import (
     CaseLine,
-    CaseResult,
     Evaluation,
     Header,
     ResultsFile,
@@ -20,7 +19,7 @@ from vademecum.evals.results import (
     write_header,
 )
 from vademecum.evals.suite import Suite
-from vademecum.evals.units import Configuration, EvalSettings, Unit, plan
+from vademecum.evals.units import Configuration, EvalSettings, plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,13 @@ class Evaluator:
         serves = Counter(unit.key for unit in units)
         with closing(ResultsFile(workshop.out)) as ledger:
             write_header(workshop.out, header)
+            again = {"error", "timeout", "unusable"} if self.retry else set()
+            kept = {key for key, known in ledger.known.items() if known.outcome not in again}
+            untaped = [one for one in configurations if one.tape and not Path(one.tape).exists()]
             # Units with the same key are one run.
-            missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger.known.get(unit.key))}
+            missing = {
+                unit.key: unit for unit in units if unit.key not in kept or unit.configuration in untaped
+            }
             done = len(units) - sum(serves[key] for key in missing)
             self.progress(done=done, total=len(units), result=None)
             for result in self.engine.run(missing.values(), workshop):
@@ -66,10 +70,3 @@ class Evaluator:
                 done += serves[result.key]
                 self.progress(done=done, total=len(units), result=result)
             return read_evaluation(workshop.out)
-
-    def _is_missing(self, unit: Unit, known: CaseResult | None) -> bool:
-        """Return whether a unit has no valid result, or its recording is missing."""
-        tape = unit.configuration.tape
-        if known is None or (tape and not Path(tape).exists()):
-            return True
-        return self.retry and known.outcome in {"error", "timeout", "unusable"}

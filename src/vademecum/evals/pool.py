@@ -70,9 +70,9 @@ class Processes:
                 busy = [worker for worker in workers if worker.unit is not None]
                 if not busy:
                     return
-                ready = wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
+                wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
                 for worker in busy:
-                    result = worker.heard() if worker.connection in ready else worker.overdue()
+                    result = worker.look()
                     if not worker.is_alive:
                         worker.end(0.0)
                         workers[workers.index(worker)] = new_worker()
@@ -112,8 +112,22 @@ class Worker:
         """Let the process work so long from now on, until it says something."""
         self._told, self._limit, self._deadline = False, seconds, self._clock() + seconds
 
-    def heard(self) -> CaseResult | None:
-        """Take one message: a result, or how many seconds the next part of the work may take."""
+    def look(self) -> CaseResult | None:
+        """Take a message if there is one, else see to the time; return the result of the unit, if known."""
+        assert self.unit is not None
+        late = self._clock() - self._deadline
+        if self.connection.poll():  # in this order: it may say something while the clock is looked at
+            return self._heard()
+        if late > 0 and not self._told:
+            self._told = True
+            self._process.terminate()
+        elif late > self._grace:
+            self.is_alive = False
+            return without_run(self.unit, "timeout", seconds=self._limit)
+        return None
+
+    def _heard(self) -> CaseResult | None:
+        """Take a result, or how many seconds the next part of the work may take."""
         try:
             said: CaseResult | float = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -122,21 +136,6 @@ class Worker:
             self.unit = None
             return said
         self._allow(said)
-        return None
-
-    def overdue(self) -> CaseResult | None:
-        """Interrupt a run whose time is over; return a result if it does not end even then."""
-        late = self._clock() - self._deadline
-        if self.unit is None or late <= 0:
-            return None
-        if self.connection.poll():  # it said something meanwhile
-            return self.heard()
-        if not self._told:
-            self._told = True
-            self._process.terminate()
-        elif late > self._grace:
-            self.is_alive = False
-            return without_run(self.unit, "timeout", seconds=self._limit)
         return None
 
     def interrupt(self) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,15 +17,25 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from vademecum.errors import CaseRefused, FileRefused
-from vademecum.evals import variants
-from vademecum.evals.cases import Case
+from vademecum.evals.cases import ANY_SKILL, Case
 from vademecum.evals.isolation import places_of, sources_of
 from vademecum.files import read_capped
+from vademecum.nearest import nearest
 
 MAX_SUITE_BYTES = 64 * 1024 * 1024
 MAX_FILES = 10_000
 MAX_CASES = 200_000
+MAX_DEPTH = 100
 ENDINGS = (".json", ".yaml", ".yml")
+MAX_MANIFEST_BYTES = 64 * 1024
+MAX_ID_CHARS = 48
+_TRIGGER_LISTS = ("triggers", "queries", "eval_queries", "trigger_queries")
+_BOTH = ("id", "input", "query", "prompt", "files", "mock", "repeat", "tags", "category")
+_EVAL_FIELDS = (*_BOTH, "expected_output", "assertions", "expectations", "name", "constraints")
+_TRIGGER_FIELDS = (*_BOTH, "should_trigger", "gold", "expected", "skill", "skill_name")
+_SAID = ("text", "assertion", "expectation", "statement", "description", "name", "check")
+_EXACT = {"contains": "contains", "not_contains": "contains_none", "regex": "regex"}
+_NAME = re.compile(rb"^name:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
 
 class Malformed(Struct, frozen=True):
@@ -100,7 +112,7 @@ class _Read(NamedTuple):
 def _read(file: Path, shown: str, skill: str) -> _Read:
     """Read a file; what is wrong with it keeps nothing else from being read."""
     try:
-        about, entries, case_of = variants.entries(_parsed(file), file, skill)
+        about, entries, case_of = _entries(_parsed(file), file, skill)
     except (CaseRefused, FileRefused, OSError) as error:
         return _Read(file, shown, "", [], [Malformed(shown, "-", "", _fit(str(error)))])
     read = _Read(file, shown, about, [], [])
@@ -109,14 +121,32 @@ def _read(file: Path, shown: str, skill: str) -> _Read:
         try:
             fields, own_id = case_of(entry)
             said = _said(fields, number)
+            _refuse_unfit(fields)
             case = Case.model_validate(fields).model_copy(update={"place": str(file.parent)})
-        except variants.FieldRefused as error:
+        except _FieldRefused as error:
             read.malformed.append(Malformed(shown, said, *map(_fit, error.args)))
         except ValidationError as error:
             read.malformed.extend(Malformed(shown, said, field, _fit(why)) for field, why in _problems(error))
         else:
             read.cases.append((case, own_id))
     return read
+
+
+def _refuse_unfit(value: Any, depth: int = 0) -> None:
+    """Refuse what is nested too deeply, or has a lone surrogate and so could not be written down again."""
+    if depth > MAX_DEPTH:
+        raise _FieldRefused("", f"it is nested more than {MAX_DEPTH} levels deep: make it flatter")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise _FieldRefused("", "it holds half a character (a lone surrogate): correct it") from None
+    elif isinstance(value, Mapping):
+        for item in (*value, *value.values()):
+            _refuse_unfit(item, depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_unfit(item, depth + 1)
 
 
 def _brought(one: _Read) -> Iterator[Path]:
@@ -221,3 +251,167 @@ def _name(path: Path) -> str:
     whole = path.parent if path.is_file() and path.stem in plain else path
     whole = whole.parent if whole.name == "evals" else whole
     return (whole.stem if whole.is_file() else whole.name) or "suite"
+
+
+class _FieldRefused(Exception):
+    """A case that cannot be read: which field of it, and why."""
+
+
+# A case as fields of our own form, and whether its id counts within its file only.
+_RawCase = tuple[Any, bool]
+_CaseOf = Callable[[Any], _RawCase]
+
+
+def _entries(document: Any, file: Path, about: str) -> tuple[str, list[Any], _CaseOf]:
+    """Return the skill that a document is about, its entries, and how each becomes a case.
+
+    ``about`` is the skill if none is named.
+    """
+    found = {"cases": document} if isinstance(document, list) else document
+    if not isinstance(found, Mapping):
+        raise CaseRefused("the file holds neither a case nor a list of cases: see docs/evals.md.")
+    if not found:
+        raise CaseRefused("the file is empty: write a case, or remove it.")
+    skill = str(found.get("skill_name") or found.get("skill") or _skill_around(file, about))
+    from_trigger = partial(_from_trigger, skill=skill, file=file)
+    ways: dict[str, _CaseOf] = {
+        "evals": _from_eval,
+        **dict.fromkeys(_TRIGGER_LISTS, from_trigger),
+        "cases": _own,
+    }
+    for key, case_of in ways.items():
+        listed = found.get(key)
+        if isinstance(listed, list):
+            is_requests = key == "cases" and any(map(_is_request, listed))
+            return skill, listed, from_trigger if is_requests else case_of
+    # A case that is alone in its file is named after the file or its directory.
+    name = file.parent.name if file.stem == "case" else file.stem.removesuffix(".case")
+    return skill, [found], lambda entry: ({"id": name, **entry}, False)
+
+
+def _is_request(entry: Any) -> bool:
+    """Return whether an entry of a list is a request of a trigger set."""
+    return isinstance(entry, Mapping) and (
+        "should_trigger" in entry or ("query" in entry and "input" not in entry)
+    )
+
+
+def _own(entry: Any) -> _RawCase:
+    """Return a case of our own form; one without an id gets it from its request."""
+    if not isinstance(entry, Mapping):
+        raise _FieldRefused("", "a case is an object.")
+    if "id" in entry or not isinstance(entry.get("input"), str):
+        return entry, False
+    return {"id": id_from(entry["input"]), **entry}, True
+
+
+def _from_trigger(entry: Any, *, skill: str, file: Path) -> _RawCase:
+    """Return the case of one request of a trigger set; the run may end once the skill is known."""
+    case = _begun(entry, _TRIGGER_FIELDS, ("query", "prompt", "input"), "should_trigger")
+    gold = entry.get("gold", [])
+    if not isinstance(gold, list) or not all(isinstance(each, str) and each for each in gold):
+        raise _FieldRefused("gold", "it is a list of names of skills.")
+    wanted = entry.get("should_trigger", entry.get("expected", bool(gold or "gold" not in entry)))
+    name = str(entry.get("skill") or entry.get("skill_name") or skill)
+    if not isinstance(wanted, bool):
+        raise _FieldRefused("should_trigger", f"it is true or false, not {wanted!r}.")
+    if wanted and not (name or gold):
+        raise _FieldRefused(
+            "skill", f"it names no skill, and {file.name} is in no skill's directory: add skill_name."
+        )
+    # Without a skill's name it is a request that no skill should take.
+    expected = {"skills_any_of": gold or [name]} if wanted else {"skills_none_of": [name or ANY_SKILL]}
+    case |= {"expected": expected, "tags": [*case["tags"], "trigger"], "until": "loaded"}
+    return case, True
+
+
+def _from_eval(entry: Any) -> _RawCase:
+    """Return one entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
+    case = _begun(entry, _EVAL_FIELDS, ("prompt", "input", "query"), "expected_output")
+    case["expected"] = {"output": _expected(entry)}
+    if isinstance(case.get("files"), list):
+        case["files"] = [
+            {"name": Path(path).name, "source": path} if isinstance(path, str) and path else path
+            for path in case["files"]
+        ]
+    if isinstance(entry.get("name"), str):
+        case["description"] = entry["name"]
+    if "constraints" in entry:
+        case["constraints"] = entry["constraints"]
+    return case, True
+
+
+def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) -> dict[str, Any]:
+    """Return what all shapes of others share; the request is in one of the fields ``asked``.
+
+    Refuse an unknown field that is nearly one we read; other unknown fields are ignored.
+    """
+    if not isinstance(entry, Mapping):
+        raise _FieldRefused("", f"an entry is an object with {asked[0]} and {needed}.")
+    for key in entry:
+        near = None if key in known else nearest(str(key), known, like=0.8)
+        if near and near not in entry:
+            raise _FieldRefused(str(key), f"there is no such field: did you mean {near!r}?")
+    request = next((entry[key] for key in asked if key in entry), None)
+    if not isinstance(request, str) or not request.strip():
+        raise _FieldRefused(asked[0], f"it has no text under {asked[0]}.")
+    tags = entry.get("tags", entry.get("category", []))
+    own = entry.get("id")
+    return {
+        **{key: entry[key] for key in ("files", "mock", "repeat") if entry.get(key) is not None},
+        "id": id_from(request) if own is None else own,
+        "input": request,
+        "tags": [tags] if isinstance(tags, str) else list(tags) if isinstance(tags, list) else [],
+    }
+
+
+def _expected(entry: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return all that an entry expects of the output; nothing of it is left out in silence."""
+    said = entry.get("expected_output")
+    said = [] if said is None else said if isinstance(said, list) else [said]
+    if not all(isinstance(each, str) for each in said):
+        raise _FieldRefused("expected_output", "it is a text, or a list of texts.")
+    output: dict[str, list[str]] = {"judge": [each for each in said if each.strip()]}
+    for key in ("assertions", "expectations"):
+        asserted = entry.get(key) or []
+        if not isinstance(asserted, list):
+            raise _FieldRefused(key, "it is a list of texts or objects.")
+        for place, assertion in enumerate(asserted):
+            kind, text = _assertion(assertion, f"{key}.{place}")
+            output.setdefault(kind, []).append(text)
+    return output
+
+
+def _assertion(assertion: Any, field: str) -> tuple[str, str]:
+    """Return what an assertion says: words for the judge, or a test that needs none."""
+    if isinstance(assertion, str):
+        assertion = {"text": assertion}
+    if not isinstance(assertion, Mapping):
+        raise _FieldRefused(field, "an assertion is a text or an object.")
+    kind, value = assertion.get("type"), assertion.get("value", assertion.get("pattern"))
+    if isinstance(kind, str) and kind in _EXACT and isinstance(value, str):
+        return _EXACT[kind], value
+    said = next((assertion[key] for key in _SAID if isinstance(assertion.get(key), str)), "")
+    if not said.strip():
+        raise _FieldRefused(field, f"an assertion says what it asserts under one of {', '.join(_SAID)}.")
+    return "judge", said
+
+
+def id_from(request: str) -> str:
+    """Return an id made of the first words of a request.
+
+    >>> id_from("Compare a.txt with b.txt, please!"), id_from("比较两个文件。"), id_from("?")
+    ('compare-a-txt-with-b-txt-please', '比较两个文件', 'case')
+    """
+    return re.sub(r"\W+", "-", request.casefold()).strip("-")[:MAX_ID_CHARS].strip("-") or "case"
+
+
+def _skill_around(file: Path, otherwise: str) -> str:
+    """Return the skill whose directory a file lies in, as its SKILL.md names it."""
+    for place in list(file.absolute().parents)[:3]:
+        try:
+            found = _NAME.search(read_capped(place / "SKILL.md", cap=MAX_MANIFEST_BYTES))
+        except (OSError, FileRefused):
+            continue
+        return found[1].decode() if found else place.name
+    return otherwise

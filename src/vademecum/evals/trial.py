@@ -41,7 +41,6 @@ from vademecum.session.view import View
 MAX_ANSWER_CHARS = 20_000
 
 _COSTS = ("turns", "tool_calls", "script_runs", "input_tokens", "output_tokens")
-_DURATION = re.compile(r"after \d+\.\d\d s")
 
 
 class Trials:
@@ -254,18 +253,14 @@ class NormalizedPrompts:
     def __init__(self, inner: Model, room: Path, runs: Path) -> None:
         self.name, self.wire, self.needs_ranking = inner.name, wire_of(inner), needs_ranking(inner)
         self._inner = inner
-        self._replaced = (
-            (re.compile(re.escape(str(room))), "/room"),
-            (re.compile(rf"{re.escape(str(runs))}/[\w-]+"), "/run"),
-            (_DURATION, "after 0.00 s"),
-        )
+        self._own = re.compile(rf"({re.escape(str(room))})|({re.escape(str(runs))}/[\w-]+)|after \d+\.\d\d s")
 
     def reply(self, messages: Sequence[Message], **more: Any) -> Reply:
         """Return the reply to the prompt as it always is."""
-        steady = []
-        for message in messages:
-            text = message.content
-            for pattern, always in self._replaced:
-                text = pattern.sub(always, text)
-            steady.append(structs.replace(message, content=text))
+
+        def always(found: re.Match[str]) -> str:
+            return "/room" if found[1] else "/run" if found[2] else "after 0.00 s"
+
+        texts = (self._own.sub(always, message.content) for message in messages)
+        steady = [structs.replace(m, content=text) for m, text in zip(messages, texts, strict=True)]
         return self._inner.reply(steady, **more)

@@ -12,7 +12,7 @@ from typing import Any
 
 from vademecum.errors import FileRefused, ModelFailed, PathRefused, VademecumError
 from vademecum.evals.cases import FileCheck, JsonCheck, OutputChecks
-from vademecum.evals.checks.patterns import ABSENT, at, same, text_test
+from vademecum.evals.checks.steps import ABSENT, at, same, text_test
 from vademecum.evals.checks.trajectory import CheckResult
 from vademecum.files import read_capped
 from vademecum.models.base import Message, Model

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from vademecum.evals.checks.patterns import Pattern, parse_pattern
-from vademecum.evals.checks.steps import ACTIONS, Steps, TakenStep
+from vademecum.evals.checks.steps import ACTIONS, Pattern, Steps, TakenStep, parse_pattern
 from vademecum.runs.record import Event
 
 MAX_PATTERNS = 100

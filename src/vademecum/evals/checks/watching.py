@@ -7,8 +7,7 @@ from typing import Literal
 
 from vademecum.errors import VademecumError
 from vademecum.evals.cases import ANY_SKILL, Case, Expected, RunLimits
-from vademecum.evals.checks.patterns import Pattern, parse_pattern
-from vademecum.evals.checks.steps import skill_of
+from vademecum.evals.checks.steps import Pattern, parse_pattern, skill_of
 from vademecum.evals.checks.trajectory import ANY_CALL, CheckResult, Constraint, Trajectory
 from vademecum.runs.record import Event
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
@@ -150,17 +150,8 @@ class Rate(Struct, frozen=True):
     total: int
     rate: float
     interval: Interval
-    failures_at_most: float | None = None
-    cases: int = 0
-
-    @classmethod
-    def of(cls, rows: Sequence[CaseRow], rates: Mapping[str, Fraction]) -> Rate:
-        """Return the rate with its Wilson interval."""
-        passed, total = sum(row.passed for row in rows), sum(row.judged for row in rows)
-        cases, successes = len(rates), sum(rates.values(), Fraction())
-        bound = 3 / cases if LEAST_FOR_A_BOUND <= cases == successes else None  # the rule of three
-        rate = float(successes / cases) if cases else 0.0
-        return cls(passed, total, rate, wilson(successes, cases), bound, cases)
+    failures_at_most: float | None
+    cases: int
 
 
 class Repeats(Struct, frozen=True):
@@ -172,21 +163,13 @@ class Repeats(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """The mean cost of the runs that were completed."""
+    """The mean cost of the completed runs; those that an error or a time-out cut off have no price."""
 
     turns: float
     tool_calls: float
     script_runs: float
     tokens: float
     seconds: float
-
-    @classmethod
-    def of(cls, results: Sequence[CaseResult]) -> Cost:
-        """Return the means. Runs that an error or a time-out cut off have no price."""
-        ran = [result for result in results if result.outcome in RAN_THROUGH]
-        return cls(*(
-            fmean(getattr(result, name) for result in ran) if ran else 0.0 for name in cls.__struct_fields__
-        ))  # fmt: skip
 
 
 # Marks of runs without a verdict, and the fields that count them.
@@ -329,7 +312,7 @@ def _row(case: str, configuration: str, results: Sequence[CaseResult]) -> CaseRo
         passed,
         judged,
         next((result.why for result in others if result.why), ""),
-        Cost.of(results),
+        _cost(results),
         tuple(result.run for result in results if result.run),
         [*others, *results][0].answer,
         tuple(dict.fromkeys(check.name for check in checks if check.holds == "vacuous")),
@@ -344,15 +327,32 @@ def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Confi
     checks = [check for result in results for check in result.checks]
     return ConfigurationSummary(
         name,
-        Rate.of(own, rates_of(results)),
+        _rate(own),
         sum(check.holds == "vacuous" for check in checks),
         tuple(sorted({check.judge for check in checks if check.judge})),
         _repeats(own),
-        Cost.of(results),
+        _cost(results),
         tuple(row.case for row in own if row.mark == "flaky"),
         triggers_of(evaluation.header.cases, results),
         **_undecided(results),
     )
+
+
+def _cost(results: Sequence[CaseResult]) -> Cost:
+    ran = [result for result in results if result.outcome in RAN_THROUGH]
+    means = (
+        fmean(getattr(result, name) for result in ran) if ran else 0.0 for name in Cost.__struct_fields__
+    )
+    return Cost(*means)
+
+
+def _rate(rows: Sequence[CaseRow]) -> Rate:
+    passed, total = sum(row.passed for row in rows), sum(row.judged for row in rows)
+    rates = [Fraction(row.passed, row.judged) for row in rows if row.judged]
+    cases, successes = len(rates), sum(rates, Fraction())
+    bound = 3 / cases if LEAST_FOR_A_BOUND <= cases == successes else None  # the rule of three
+    rate = float(successes / cases) if cases else 0.0
+    return Rate(passed, total, rate, wilson(successes, cases), bound, cases)
 
 
 def _repeats(rows: Sequence[CaseRow]) -> Repeats | None:
