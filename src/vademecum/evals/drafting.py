@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +145,7 @@ def improve(
 
 def halves(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
     """Split cases in two, always in the same way, those that should trigger and the others evenly."""
-
-    def order(case: Case) -> tuple[bool, bytes]:
-        text = case.input.encode("utf-8", "replace")
-        return not case.expects_skills, hashlib.sha256(text).digest()
-
-    ordered = sorted(cases, key=order)
+    ordered = sorted(cases, key=lambda case: (not case.expects_skills, sha256(case.input.encode()).digest()))
     return ordered[::2], ordered[1::2]
 
 

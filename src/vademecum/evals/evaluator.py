@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from vademecum.evals.results import (
     CaseLine,
     Evaluation,
     Header,
-    ResultsFile,
+    open_results,
     read_evaluation,
     write_header,
 )
@@ -54,19 +53,19 @@ class Evaluator:
             tuple(unit.names for unit in units),
         )
         serves = Counter(unit.key for unit in units)
-        with closing(ResultsFile(workshop.out)) as ledger:
+        with open_results(workshop.out) as (known, keep):
             write_header(workshop.out, header)
             again = {"error", "timeout", "unusable"} if self.retry else set()
-            kept = {key for key, known in ledger.known.items() if known.outcome not in again}
+            valid = {key for key, result in known.items() if result.outcome not in again}
             untaped = [one for one in configurations if one.tape and not Path(one.tape).exists()]
             # Units with the same key are one run.
             missing = {
-                unit.key: unit for unit in units if unit.key not in kept or unit.configuration in untaped
+                unit.key: unit for unit in units if unit.key not in valid or unit.configuration in untaped
             }
             done = len(units) - sum(serves[key] for key in missing)
             self.progress(done=done, total=len(units), result=None)
             for result in self.engine.run(missing.values(), workshop):
-                ledger.add(result)
+                keep(result)
                 done += serves[result.key]
                 self.progress(done=done, total=len(units), result=result)
             return read_evaluation(workshop.out)

@@ -282,18 +282,12 @@ def _entries(document: Any, file: Path, about: str) -> tuple[str, list[Any], _Ca
     for key, case_of in ways.items():
         listed = found.get(key)
         if isinstance(listed, list):
-            is_requests = key == "cases" and any(map(_is_request, listed))
-            return skill, listed, from_trigger if is_requests else case_of
+            objects = [entry for entry in listed if isinstance(entry, Mapping)]
+            asks = any("should_trigger" in one or ("query" in one and "input" not in one) for one in objects)
+            return skill, listed, from_trigger if key == "cases" and asks else case_of
     # A case that is alone in its file is named after the file or its directory.
     name = file.parent.name if file.stem == "case" else file.stem.removesuffix(".case")
     return skill, [found], lambda entry: ({"id": name, **entry}, False)
-
-
-def _is_request(entry: Any) -> bool:
-    """Return whether an entry of a list is a request of a trigger set."""
-    return isinstance(entry, Mapping) and (
-        "should_trigger" in entry or ("query" in entry and "input" not in entry)
-    )
 
 
 def _own(entry: Any) -> _RawCase:

@@ -25,7 +25,7 @@ from vademecum.evals.checks.answers import check_output, judge_statements
 from vademecum.evals.checks.trajectory import CheckResult
 from vademecum.evals.checks.watching import Watcher, check_skills, check_status, loaded_skills
 from vademecum.evals.isolation import room_for
-from vademecum.evals.results import RUNS, CaseResult, Verdict, late, without_run
+from vademecum.evals.results import LATE, RUNS, CaseResult, Verdict, without_run
 from vademecum.evals.units import Configuration, EvalSettings, Unit, other_index
 from vademecum.masking import Secrets
 from vademecum.models import choose_model
@@ -179,7 +179,7 @@ class _SaysNo:
 def _unworkable(unit: Unit, outcome: Outcome, watcher: Watcher) -> tuple[Verdict, str]:
     """Return why nothing can be said of a run: its time was over, it failed, or no reply could be used."""
     if outcome.status == "interrupted":
-        return "timeout", late(unit.seconds)
+        return "timeout", LATE.format(unit.seconds)
     if not watcher.reason and outcome.status not in unit.case.expected.status:
         if outcome.status == "failed":
             return "error", outcome.answer
@@ -197,15 +197,11 @@ def _made(events: Iterable[Event]) -> list[Path]:
     return [Path(place) for place in dict.fromkeys(places)]
 
 
-class Crash(Exception):
-    """An unexpected failure of a mock model."""
-
-
 _ERRORS: dict[str, type[Exception]] = {
     "unavailable": ModelUnavailable,
     "refused": ModelRefused,
     "wrong": ModelReplyWrong,
-    "crash": Crash,
+    "crash": RuntimeError,
 }
 
 

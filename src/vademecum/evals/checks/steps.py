@@ -213,8 +213,7 @@ def regular(expression: str) -> Any:
     try:
         return re2.compile(expression, options)
     except re2.error as error:
-        reason = error.args[0] if error.args else "it cannot be read"
-        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        said = error.args[0].decode("utf-8", "replace")
         raise ValueError(f"the regular expression {expression[:80]!r} is none of RE2's: {said}") from error
 
 

@@ -26,17 +26,15 @@ class SkillRate(Struct, frozen=True):
     wrongly_taken: int
     missed: int
     precision: float | None
-    recall: float | None
     precision_interval: Interval
+    recall: float | None
     recall_interval: Interval
 
     @classmethod
     def of(cls, skill: str, right: int, wrongly_taken: int, missed: int) -> SkillRate:
         """Return the rates with their Wilson intervals."""
-        precision, precision_interval = _share(right, right + wrongly_taken)
-        recall, recall_interval = _share(right, right + missed)
-        counts = (right, wrongly_taken, missed)
-        return cls(skill, *counts, precision, recall, precision_interval, recall_interval)
+        shares = (*_share(right, right + wrongly_taken), *_share(right, right + missed))
+        return cls(skill, right, wrongly_taken, missed, *shares)
 
 
 def _share(some: int, all_: int) -> tuple[float | None, Interval]:
