@@ -99,32 +99,30 @@ class CaseLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, case: Case, skills: Container[str]) -> CaseLine:
-        """Return the line of a case; ``skills`` are those that exist."""
+        """Return the line of a case; ``skills`` are those that exist.
+
+        What it expects are the names of its checks, and its limits.
+        """
         expected = case.expected
+        checks = (
+            *check_skills(expected, ()),
+            *Trajectory(expected.trajectory).verdicts(),
+            *check_status(expected, ""),
+            *check_output(expected.output, "", ()),
+            *judge_statements(expected.output.judge, "", request="", judge=None),
+        )
+        limits = case.constraints.model_dump(exclude_defaults=True)
+        expects = (*(check.name for check in checks), *(f"{key} {value}" for key, value in limits.items()))
         named = (*case.expects_skills, *expected.skills_none_of)
         unknown = [name for name in named if name != ANY_SKILL and name not in skills]
         problems = (*case.contradictions, *(f"there is no skill {name!r}" for name in unknown))
         asked = (expected.skills_any_of, expected.skills_all_of, expected.skills_none_of)
-        return cls(case.id, case.input, *asked, _expectations(case), problems)
+        return cls(case.id, case.input, *asked, expects, problems)
 
     @property
     def wanted(self) -> tuple[str, ...]:
         """Return the skills that are right for the request."""
         return (*self.one_of, *self.needed)
-
-
-def _expectations(case: Case) -> tuple[str, ...]:
-    """Return what the case expects, one line for each thing: the names of its checks, and its limits."""
-    expected = case.expected
-    checks = (
-        *check_skills(expected, ()),
-        *Trajectory(expected.trajectory).verdicts(),
-        *check_status(expected, ""),
-        *check_output(expected.output, "", ()),
-        *judge_statements(expected.output.judge, "", request="", judge=None),
-    )
-    limits = case.constraints.model_dump(exclude_defaults=True)
-    return (*(check.name for check in checks), *(f"{key} {value}" for key, value in limits.items()))
 
 
 class Header(msgspec.Struct, frozen=True):

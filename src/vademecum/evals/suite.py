@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count, islice
@@ -16,6 +15,7 @@ import yaml
 from msgspec import Struct
 from pydantic import ValidationError
 
+from vademecum.config import once
 from vademecum.errors import CaseRefused, FileRefused
 from vademecum.evals.cases import ANY_SKILL, Case
 from vademecum.evals.isolation import places_of, sources_of
@@ -206,8 +206,8 @@ def _parsed(file: Path) -> Any:
     try:
         text = data.decode("utf-8-sig")
         if kind == "JSON lines":
-            return [json.loads(line, object_pairs_hook=_once) for line in text.splitlines() if line.strip()]
-        return json.loads(text, object_pairs_hook=_once) if kind == "JSON" else _yaml(text)
+            return [json.loads(line, object_pairs_hook=once) for line in text.splitlines() if line.strip()]
+        return json.loads(text, object_pairs_hook=once) if kind == "JSON" else _yaml(text)
     except UnicodeDecodeError as error:
         raise CaseRefused("the file is not UTF-8: save it as UTF-8.") from error
     except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
@@ -215,20 +215,11 @@ def _parsed(file: Path) -> Any:
         raise CaseRefused(f"the file is not {kind} ({said}): correct it.") from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; refuse a key that is there twice, because one of the two would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"the key {twice!r} is there twice")
-    return found
-
-
 class _Loader(yaml.CSafeLoader):
     """Load YAML with dates as texts; refuse a key that is there twice."""
 
     def as_mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
-        return _once(self.construct_pairs(node, deep=True))
+        return once(self.construct_pairs(node, deep=True))
 
     def as_text(self, node: yaml.ScalarNode) -> str:
         return str(self.construct_scalar(node))
