@@ -232,7 +232,7 @@ def test_files_say_what_they_say(tmp_path: Path) -> None:
     assert found["twice.yaml"] == ("-", "the file is not YAML (the key 'input' is there twice): correct it.")
     assert found["wrong.yaml"][1].startswith("the file is not YAML (")
     out = tmp_path / "out"
-    write_header(out, Header("n", "", "", 0.0, (), (), suite.malformed, ()))
+    write_header(out, Header("n", "", 0.0, (), (), suite.malformed, ()))
     assert read_evaluation(out).header.malformed == suite.malformed
 
 

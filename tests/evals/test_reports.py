@@ -167,7 +167,7 @@ def test_what_did_not_run_through_costs_nothing() -> None:
     new = [one("a", "pass", **cheap), one("b", "error"), one("c", "timeout", turns=1)]
     found = compare(old, new, old_name="o", new_name="n")
     assert (found.tokens, found.seconds) == (0.0, 0.0)
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (), (), ())
+    header = Header("n", "", 0.0, (Configuration("x"),), (), (), ())
     (column,) = summarise(Evaluation(header, tuple(new))).columns
     assert (column.cost.turns, column.cost.tokens, column.cost.seconds) == (1.0, 100.0, 1.0)
 
@@ -187,7 +187,7 @@ def test_what_did_not_run_through_costs_nothing() -> None:
 def test_only_what_passed_every_time_passes(outcomes: list[Verdict], mark: str) -> None:
     results = tuple(one("a", outcome, n) for n, outcome in enumerate(outcomes, 1))
     units = tuple((result.key, "a", "x", result.repetition) for result in results)
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (CaseLine("a", ""),), (), units)
+    header = Header("n", "", 0.0, (Configuration("x"),), (CaseLine("a", ""),), (), units)
     summary = summarise(Evaluation(header, results))
     assert (summary.rows[0].mark, summary.is_clean) == (mark, mark == "pass")
     assert summary_document(Evaluation(header, results), summary)["rows"][0]["mark"] == mark
@@ -195,7 +195,7 @@ def test_only_what_passed_every_time_passes(outcomes: list[Verdict], mark: str) 
 
 def test_a_rate_is_over_cases_however_often_they_run() -> None:
     """A hundred runs of one case are one case; of thirty that all passed, a tenth may still fail."""
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (), (), ())
+    header = Header("n", "", 0.0, (Configuration("x"),), (), (), ())
     often = summarise(Evaluation(header, tuple(one("a", "pass", n) for n in range(100))))
     rate = often.columns[0].rate
     assert (rate.passed, rate.total, rate.cases, rate.failures_at_most) == (100, 100, 1, None)
@@ -309,7 +309,7 @@ def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_pa
 
 def test_nothing_of_nothing_is_a_dash() -> None:
     line = CaseLine("a", "", unwanted=("*",))
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), (("1", "a", "x", 1),))
+    header = Header("n", "", 0.0, (Configuration("x"),), (line,), (), (("1", "a", "x", 1),))
     evaluation = Evaluation(header, (one("a", "pass"),))
     summary = summarise(evaluation)
     text = page(summary, {})
@@ -322,7 +322,6 @@ def test_two_evaluations_side_by_side_have_the_cases_of_both() -> None:
         lines = tuple(CaseLine(case, f"asked {case}") for case in cases)
         header = Header(
             "n",
-            "",
             "",
             0.0,
             (Configuration("x"),),

@@ -148,7 +148,7 @@ def test_cases_that_pass_in_part_lie_between() -> None:
 @pytest.mark.parametrize("total", [30, 100, 1000])
 def test_no_failure_in_n(total: int) -> None:
     """The rule of three is where seeing none has a chance of five in a hundred."""
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (), (), ())
+    header = Header("n", "", 0.0, (Configuration("x"),), (), (), ())
     results = tuple(CaseResult(str(case), str(case), "x", 1, "pass") for case in range(total))
     (column,) = summarise(Evaluation(header, results)).columns
     assert stats.binom.pmf(0, total, column.rate.failures_at_most) == pytest.approx(0.05, abs=0.01)

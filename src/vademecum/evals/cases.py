@@ -30,8 +30,6 @@ Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
 RunStatus = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
 
-_TURN_KEYS = ("action", "reply", "error", "seconds")
-
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -123,7 +121,7 @@ class Setup(_Strict):
 
 
 def _turn(value: Any) -> Any:
-    is_object = isinstance(value, dict) and any(key in value for key in _TURN_KEYS)
+    is_object = isinstance(value, dict) and value.keys() & {"action", "reply", "error", "seconds"}
     if isinstance(value, str) or (is_object and isinstance(value.get("seconds", 0), int | float)):
         return value
     raise ValueError('a turn is {"action": {…}}, a text, {"error": "…"}, or {"seconds": …, "reply": …}')

@@ -39,12 +39,10 @@ class Evaluator:
 
     def evaluate(self, suite: Suite, configurations: Sequence[Configuration]) -> Evaluation:
         """Run what has no result yet, and give all results in the order of the units."""
-        workshop = self.workshop
-        units = plan(suite.cases, configurations, workshop)
-        skills = {skill.name for skill in workshop.index}
+        units = plan(suite.cases, configurations, self.workshop)
+        skills = {skill.name for skill in self.workshop.index}
         header = Header(
             suite.name,
-            suite.place,
             suite.skill,
             self.clock(),
             tuple(configurations),
@@ -53,8 +51,8 @@ class Evaluator:
             tuple(unit.names for unit in units),
         )
         serves = Counter(unit.key for unit in units)
-        with open_results(workshop.out) as (known, keep):
-            write_header(workshop.out, header)
+        with open_results(self.workshop.out) as (known, keep):
+            write_header(self.workshop.out, header)
             again = {"error", "timeout", "unusable"} if self.retry else set()
             valid = {key for key, result in known.items() if result.outcome not in again}
             untaped = [one for one in configurations if one.tape and not Path(one.tape).exists()]
@@ -64,8 +62,8 @@ class Evaluator:
             }
             done = len(units) - sum(serves[key] for key in missing)
             self.progress(done=done, total=len(units), result=None)
-            for result in self.engine.run(missing.values(), workshop):
+            for result in self.engine.run(missing.values(), self.workshop):
                 keep(result)
                 done += serves[result.key]
                 self.progress(done=done, total=len(units), result=result)
-            return read_evaluation(workshop.out)
+            return read_evaluation(self.workshop.out)

@@ -114,24 +114,31 @@ class Worker:
 
     def look(self) -> CaseResult | None:
         """Take a message if there is one, else see to the time; return the result of the unit, if known."""
-        assert self.unit is not None
+        unit = self.unit
+        assert unit is not None
         late = self._clock() - self._deadline
         if self.connection.poll():  # in this order: it may say something while the clock is looked at
-            return self._heard()
+            return self._heard(unit)
         if late > 0 and not self._told:
             self._told = True
             self._process.terminate()
         elif late > self._grace:
             self.is_alive = False
-            return without_run(self.unit, "timeout", seconds=self._limit)
+            return without_run(unit, "timeout", seconds=self._limit)
         return None
 
-    def _heard(self) -> CaseResult | None:
+    def _heard(self, unit: Unit) -> CaseResult | None:
         """Take a result, or how many seconds the next part of the work may take."""
         try:
             said: CaseResult | float = self.connection.recv()
         except (EOFError, ConnectionResetError):
-            return self._lost()
+            self._process.join(self._grace)
+            code = self._process.exitcode or 0
+            self.is_alive = False
+            if self._told and code == -signal.SIGTERM:  # the signal came before its handler was there
+                return without_run(unit, "timeout", seconds=self._limit)
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            return without_run(unit, "error", error=f"Its process ended while it ran ({how}).")
         if isinstance(said, CaseResult):
             self.unit = None
             return said
@@ -153,16 +160,6 @@ class Worker:
         self._process.close()
         self.connection.close()
         shutil.rmtree(self._place, ignore_errors=True)
-
-    def _lost(self) -> CaseResult:
-        assert self.unit is not None
-        self._process.join(self._grace)
-        code = self._process.exitcode or 0
-        self.is_alive = False
-        if self._told and code == -signal.SIGTERM:  # the signal came before its handler was there
-            return without_run(self.unit, "timeout", seconds=self._limit)
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return without_run(self.unit, "error", error=f"Its process ended while it ran ({how}).")
 
 
 def _context() -> ForkServerContext:

@@ -132,7 +132,6 @@ class Header(msgspec.Struct, frozen=True):
     """
 
     name: str
-    suite: str
     skill: str
     started: float
     configurations: tuple[Configuration, ...]

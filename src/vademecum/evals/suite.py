@@ -56,7 +56,6 @@ class Suite(Struct, frozen=True):
     """Cases that can be run, and those that cannot."""
 
     name: str
-    place: str
     cases: tuple[Case, ...]
     malformed: tuple[Malformed, ...] = ()
     skill: str = ""
@@ -93,7 +92,7 @@ def read_suite(path: Path, *, name: str = "", skill: str = "") -> Suite:
     if not cases and not malformed:
         raise CaseRefused(f"{path} holds no cases: vade eval init NAME writes some.", code="no-suite")
     about = skill or next((one.skill for one in kept if one.skill), "")
-    return Suite(name or _name(path), str(place), tuple(cases.values()), tuple(malformed), about)
+    return Suite(name or _name(path), tuple(cases.values()), tuple(malformed), about)
 
 
 class _Read(NamedTuple):

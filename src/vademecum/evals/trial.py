@@ -64,10 +64,9 @@ class Trials:
         try:
             with room_for(unit.case, place, project=own, env=env) as context:
                 found = self._performed(unit, context, on_checks)
-        except VademecumError as error:
-            found = without_run(unit, "error", error=str(error))
         except Exception as error:  # noqa: BLE001 - a fault of one unit must not end the others
-            found = without_run(unit, "error", error=f"Unexpected {type(error).__name__}: {error}")
+            kind = "" if isinstance(error, VademecumError) else f"Unexpected {type(error).__name__}: "
+            found = without_run(unit, "error", error=f"{kind}{error}")
         return structs.replace(found, seconds=round(time.monotonic() - started, 4))
 
     def _performed(self, unit: Unit, context: Context, on_checks: Callable[[], None]) -> CaseResult:

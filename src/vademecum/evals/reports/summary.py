@@ -23,6 +23,8 @@ from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CaseResult, E
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration
 
+LEAST_FOR_A_BOUND = 10
+
 
 class Change(Struct, frozen=True):
     """The pass rates of one case, before and after."""
@@ -135,9 +137,6 @@ def _by_case(results: Iterable[CaseResult], value: Callable[[CaseResult], float]
         if result.outcome in JUDGED:
             found[result.case].append(value(result))
     return found
-
-
-LEAST_FOR_A_BOUND = 10
 
 
 class Rate(Struct, frozen=True):
