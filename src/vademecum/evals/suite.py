@@ -118,7 +118,7 @@ def _read(file: Path, shown: str, skill: str) -> _Read:
     for number, entry in enumerate(entries, 1):
         said = _said(entry, number)
         try:
-            fields, own_id = case_of(entry)
+            fields = case_of(entry)
             said = _said(fields, number)
             _refuse_unfit(fields)
             case = Case.model_validate(fields).model_copy(update={"place": str(file.parent)})
@@ -127,7 +127,7 @@ def _read(file: Path, shown: str, skill: str) -> _Read:
         except ValidationError as error:
             read.malformed.extend(Malformed(shown, said, field, _fit(why)) for field, why in _problems(error))
         else:
-            read.cases.append((case, own_id))
+            read.cases.append((case, case_of is not _own or "id" not in entry))
     return read
 
 
@@ -247,9 +247,8 @@ class _FieldRefused(Exception):
     """A case that cannot be read: which field of it, and why."""
 
 
-# A case as fields of our own form, and whether its id counts within its file only.
-_RawCase = tuple[Any, bool]
-_CaseOf = Callable[[Any], _RawCase]
+# Makes of an entry the fields of a case in our own form.
+_CaseOf = Callable[[Any], Any]
 
 
 def _entries(document: Any, file: Path, about: str) -> tuple[str, list[Any], _CaseOf]:
@@ -277,19 +276,19 @@ def _entries(document: Any, file: Path, about: str) -> tuple[str, list[Any], _Ca
             return skill, listed, from_trigger if key == "cases" and asks else case_of
     # A case that is alone in its file is named after the file or its directory.
     name = file.parent.name if file.stem == "case" else file.stem.removesuffix(".case")
-    return skill, [found], lambda entry: ({"id": name, **entry}, False)
+    return skill, [{"id": name, **found}], _own
 
 
-def _own(entry: Any) -> _RawCase:
+def _own(entry: Any) -> Any:
     """Return a case of our own form; one without an id gets it from its request."""
     if not isinstance(entry, Mapping):
         raise _FieldRefused("", "a case is an object.")
     if "id" in entry or not isinstance(entry.get("input"), str):
-        return entry, False
-    return {"id": id_from(entry["input"]), **entry}, True
+        return entry
+    return {"id": id_from(entry["input"]), **entry}
 
 
-def _from_trigger(entry: Any, *, skill: str, file: Path) -> _RawCase:
+def _from_trigger(entry: Any, *, skill: str, file: Path) -> Any:
     """Return the case of one request of a trigger set; the run may end once the skill is known."""
     case = _begun(entry, _TRIGGER_FIELDS, ("query", "prompt", "input"), "should_trigger")
     gold = entry.get("gold", [])
@@ -306,10 +305,10 @@ def _from_trigger(entry: Any, *, skill: str, file: Path) -> _RawCase:
     # Without a skill's name it is a request that no skill should take.
     expected = {"skills_any_of": gold or [name]} if wanted else {"skills_none_of": [name or ANY_SKILL]}
     case |= {"expected": expected, "tags": [*case["tags"], "trigger"], "until": "loaded"}
-    return case, True
+    return case
 
 
-def _from_eval(entry: Any) -> _RawCase:
+def _from_eval(entry: Any) -> Any:
     """Return one entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
     case = _begun(entry, _EVAL_FIELDS, ("prompt", "input", "query"), "expected_output")
     case["expected"] = {"output": _expected(entry)}
@@ -322,7 +321,7 @@ def _from_eval(entry: Any) -> _RawCase:
         case["description"] = entry["name"]
     if "constraints" in entry:
         case["constraints"] = entry["constraints"]
-    return case, True
+    return case
 
 
 def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) -> dict[str, Any]:

@@ -99,13 +99,15 @@ class Trials:
     def _run(self, unit: Unit, context: Context, watcher: Watcher) -> Outcome:
         case = unit.case
         index, policy, view = self._shared(unit.configuration)
+        asked = Consent() if unit.configuration.yes else Nobody("vade eval run … --yes")
+        answering: dict[str | None, Approver] = {"no": _SaysNo(), "nobody": Nobody()}
         own = (context.cwd / ".agent").exists()  # the project brings rules of its own
         agent = Agent(
             model=self._model_of(unit, context),
             index=index,
             policy=Policy.load(context, run=allowing(unit.configuration.allow)) if own else policy,
             view=None if own else view,
-            approver=_approver(unit),
+            approver=answering.get(case.setup.answer, asked),
             context=context,
             listener=watcher,
             runs=self._runs,
@@ -158,13 +160,6 @@ class Trials:
         name, statements = unit.configuration.judge, expected.output.judge
         judge = self._model(name) if name and statements else None
         return checks + judge_statements(statements, answer, request=unit.case.input, judge=judge)
-
-
-def _approver(unit: Unit) -> Approver:
-    answer = unit.case.setup.answer
-    if answer is None:
-        return Consent() if unit.configuration.yes else Nobody("vade eval run … --yes")
-    return _SaysNo() if answer == "no" else Nobody()
 
 
 class _SaysNo:
