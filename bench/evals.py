@@ -65,7 +65,7 @@ def evaluated(
     workshop = EvalSettings(index, out, None, {"PATH": os.environ["PATH"]})
     started = time.perf_counter()
     done = Evaluator(Processes(workers), workshop).evaluate(
-        Suite("bench", "", found), ways or [Configuration("default")]
+        Suite("bench", found), ways or [Configuration("default")]
     )
     return done, time.perf_counter() - started
 

@@ -343,13 +343,17 @@ def _read(file: Path) -> dict[str, Any]:
     return data
 
 
-def _json(text: str) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        if repeated := [key for key in keys if keys.count(key) > 1]:
-            raise ValueError(f"the key {repeated[0]!r} is there twice")
-        return dict(pairs)
+def once(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return an object; refuse a key that is there twice, because one of the two would be lost."""
+    keys: set[Any] = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise ValueError(f"the key {key!r} is there twice")
+        keys.add(key)
+    return dict(pairs)
 
+
+def _json(text: str) -> Any:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is no JSON number")
 

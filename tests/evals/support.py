@@ -61,7 +61,7 @@ class Lab:
         )
 
     def evaluate(self, cases: Sequence[Case], *configurations: Configuration, **more: Any) -> Evaluation:
-        suite = Suite("suite", str(self.place.cwd), tuple(cases))
+        suite = Suite("suite", tuple(cases))
         # A process is killed only where a test is about that, however busy the machine is.
         engine = Processes(self.workers, grace=60, clock=self.clock)
         evaluator = Evaluator(engine, self.workshop(), **more)

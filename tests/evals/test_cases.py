@@ -51,7 +51,7 @@ def test_everything_a_case_can_say(tmp_path: Path) -> None:
         "repeat": 2,
     }
     (only,) = read_suite(write(tmp_path / "case.json", whole)).cases
-    assert [str(constraint) for constraint in only.expected.trajectory] == [
+    assert [constraint.name for constraint in only.expected.trajectory] == [
         "load_skill before run_script",
         "never call_tool:write_file",
     ]
@@ -76,7 +76,7 @@ def nested(levels: int) -> Any:
         ({"id": "x", "input": "a", "expected": {"trajectory": [{"never": "tool:re:("}]}}, "expected.trajectory.0", "regular expression"),
         ({"id": "x", "input": "a", "expected": {"trajectory": [{"never": {"kind": "tool", "name": "re:("}}]}}, "expected.trajectory.0", "regular expression"),
         ({"id": "x", "input": "a", "expected": {"output": {"regex": "("}}}, "expected.output.regex.0", "regular expression"),
-        ({"id": "x", "input": "a", "constraints": {"deny_tools": ["rocket"]}}, "constraints.deny_tools.0", "there is no tool 'rocket'"),
+        ({"id": "x", "input": "a", "constraints": {"deny_tools": ["rocket"]}}, "constraints.deny_tools.0", "There is no tool 'rocket'"),
         ({"id": "x", "input": "a", "repeat": 0}, "repeat", "greater than or equal to 1"),
         ({"id": "x", "input": "a", "mock": {"turns": []}}, "mock.turns", "at least 1"),
         ({"id": "x", "input": "a", "mock": {"turns": [{"say": 1}]}}, "mock.turns.0", "a turn is"),
@@ -232,7 +232,7 @@ def test_files_say_what_they_say(tmp_path: Path) -> None:
     assert found["twice.yaml"] == ("-", "the file is not YAML (the key 'input' is there twice): correct it.")
     assert found["wrong.yaml"][1].startswith("the file is not YAML (")
     out = tmp_path / "out"
-    write_header(out, Header("n", "", "", 0.0, (), (), suite.malformed, ()))
+    write_header(out, Header("n", "", 0.0, (), (), suite.malformed, ()))
     assert read_evaluation(out).header.malformed == suite.malformed
 
 

@@ -16,7 +16,7 @@ from tests.evals.support import BASE, Lab, case, final, ran_of, script, select, 
 from tests.support import Place
 from vademecum.errors import CaseRefused
 from vademecum.evals.reports.summary import summarise
-from vademecum.evals.results import CaseResult, ResultsFile
+from vademecum.evals.results import CaseResult, open_results
 from vademecum.evals.units import Configuration, by_model, with_and_without
 from vademecum.models import offline
 from vademecum.models.base import Reply
@@ -236,25 +236,22 @@ def test_replies_are_recorded_once_and_replayed_strictly(lab: Lab, tmp_path: Pat
 
 
 def test_two_evaluations_do_not_share_a_directory(tmp_path: Path) -> None:
-    ledger = ResultsFile(tmp_path)
-    with pytest.raises(CaseRefused, match="Another evaluation writes to"):
-        ResultsFile(tmp_path)
-    ledger.close()
-    ResultsFile(tmp_path).close()
+    refused = pytest.raises(CaseRefused, match="Another evaluation writes to")
+    with open_results(tmp_path), refused, open_results(tmp_path):
+        pass
+    with open_results(tmp_path):
+        pass
 
 
 def test_a_line_that_was_cut_short_counts_as_not_there(tmp_path: Path) -> None:
-    ledger = ResultsFile(tmp_path)
-    ledger.add(CaseResult("k1", "a", "default", 1, "pass"))
-    ledger.close()
+    with open_results(tmp_path) as (_, keep):
+        keep(CaseResult("k1", "a", "default", 1, "pass"))
     with open(tmp_path / "results.jsonl", "ab") as file:
         file.write(b'{"key": "k2", "ca')
-    ledger = ResultsFile(tmp_path)
-    ledger.add(CaseResult("k3", "c", "default", 1, "fail"))
-    ledger.close()
-    ledger = ResultsFile(tmp_path)
-    assert set(ledger.known) == {"k1", "k3"}
-    ledger.close()
+    with open_results(tmp_path) as (_, keep):
+        keep(CaseResult("k3", "c", "default", 1, "fail"))
+    with open_results(tmp_path) as (known, _):
+        assert set(known) == {"k1", "k3"}
     assert [json.loads(line)["key"] for line in (tmp_path / "results.jsonl").read_text().splitlines()] == [
         "k1",
         "k3",

@@ -95,7 +95,7 @@ def test_every_fault_is_caught_and_named_and_nothing_else(place: Place, tmp_path
             names,
         ), result
         if kind == "crash":
-            assert result["error"].startswith("Unexpected Crash: boom\nWhat was done:")
+            assert result["error"].startswith("Unexpected RuntimeError: boom\nWhat was done:")
         if kind == "time-out":
             assert result["error"].startswith("It was not done after 0.3 s")
     assert [

@@ -54,7 +54,7 @@ def evaluate(
     lab: Lab, out: Path, cases: list[Case], engine: EvalEngine, way: Configuration = BASE, **more: Any
 ) -> list[CaseResult]:
     workshop = EvalSettings(lab.place.build(), out, None, {"PATH": os.environ["PATH"]}, lab.models)
-    suite = Suite("suite", "", tuple(cases))
+    suite = Suite("suite", tuple(cases))
     return list(Evaluator(engine, workshop, **more).evaluate(suite, [way]).results)
 
 

@@ -19,7 +19,6 @@ from vademecum.evals.results import (
     CaseResult,
     Evaluation,
     Header,
-    PlannedUnit,
     Verdict,
     read_evaluation,
 )
@@ -89,7 +88,7 @@ def test_which_skill_took_whose_request() -> None:
     ]
     found = triggers_of(cases, results)
     assert found is not None
-    assert found.skills == (SkillRate("csv", 0, 1, 1), SkillRate("pdf", 1, 1, 1))
+    assert found.skills == (SkillRate.of("csv", 0, 1, 1), SkillRate.of("pdf", 1, 1, 1))
     assert [(rate.precision, rate.recall) for rate in found.skills] == [(0.0, 0.0), (0.5, 0.5)]
     assert found.confusion == (
         Cell("csv", "(none)", 1),
@@ -168,7 +167,7 @@ def test_what_did_not_run_through_costs_nothing() -> None:
     new = [one("a", "pass", **cheap), one("b", "error"), one("c", "timeout", turns=1)]
     found = compare(old, new, old_name="o", new_name="n")
     assert (found.tokens, found.seconds) == (0.0, 0.0)
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (), (), ())
+    header = Header("n", "", 0.0, (Configuration("x"),), (), (), ())
     (column,) = summarise(Evaluation(header, tuple(new))).columns
     assert (column.cost.turns, column.cost.tokens, column.cost.seconds) == (1.0, 100.0, 1.0)
 
@@ -187,8 +186,8 @@ def test_what_did_not_run_through_costs_nothing() -> None:
 )
 def test_only_what_passed_every_time_passes(outcomes: list[Verdict], mark: str) -> None:
     results = tuple(one("a", outcome, n) for n, outcome in enumerate(outcomes, 1))
-    units = tuple(PlannedUnit(result.key, "a", "x", result.repetition) for result in results)
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (CaseLine("a", ""),), (), units)
+    units = tuple((result.key, "a", "x", result.repetition) for result in results)
+    header = Header("n", "", 0.0, (Configuration("x"),), (CaseLine("a", ""),), (), units)
     summary = summarise(Evaluation(header, results))
     assert (summary.rows[0].mark, summary.is_clean) == (mark, mark == "pass")
     assert summary_document(Evaluation(header, results), summary)["rows"][0]["mark"] == mark
@@ -196,7 +195,7 @@ def test_only_what_passed_every_time_passes(outcomes: list[Verdict], mark: str) 
 
 def test_a_rate_is_over_cases_however_often_they_run() -> None:
     """A hundred runs of one case are one case; of thirty that all passed, a tenth may still fail."""
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (), (), ())
+    header = Header("n", "", 0.0, (Configuration("x"),), (), (), ())
     often = summarise(Evaluation(header, tuple(one("a", "pass", n) for n in range(100))))
     rate = often.columns[0].rate
     assert (rate.passed, rate.total, rate.cases, rate.failures_at_most) == (100, 100, 1, None)
@@ -216,7 +215,7 @@ def test_all_of_several_skills_are_wanted() -> None:
     ]
     found = triggers_of(lines, [one(str(n), "fail", skills=("csv",)) for n in (1, 2, 3)])
     assert found is not None
-    assert found.skills == (SkillRate("csv", 3, 0, 0), SkillRate("diff", 0, 0, 1))
+    assert found.skills == (SkillRate.of("csv", 3, 0, 0), SkillRate.of("diff", 0, 0, 1))
     assert (found.overall.recall, found.overall.missed) == (0.75, 1)
 
 
@@ -310,7 +309,7 @@ def test_results_from_elsewhere_lead_nowhere_else(evaluation: Evaluation, tmp_pa
 
 def test_nothing_of_nothing_is_a_dash() -> None:
     line = CaseLine("a", "", unwanted=("*",))
-    header = Header("n", "", "", 0.0, (Configuration("x"),), (line,), (), (PlannedUnit("1", "a", "x", 1),))
+    header = Header("n", "", 0.0, (Configuration("x"),), (line,), (), (("1", "a", "x", 1),))
     evaluation = Evaluation(header, (one("a", "pass"),))
     summary = summarise(evaluation)
     text = page(summary, {})
@@ -324,12 +323,11 @@ def test_two_evaluations_side_by_side_have_the_cases_of_both() -> None:
         header = Header(
             "n",
             "",
-            "",
             0.0,
             (Configuration("x"),),
             lines,
             (),
-            tuple(PlannedUnit(case, case, "x", 1) for case in cases),
+            tuple((case, case, "x", 1) for case in cases),
         )
         return Evaluation(header, tuple(one(case, "pass") for case in cases), place)
 

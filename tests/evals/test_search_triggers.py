@@ -30,7 +30,7 @@ def test_the_trigger_evaluation_reproduces_the_search_benchmark(tmp_path: Path) 
     index = build_index([Root(tmp_path / "library", "extra")], IndexOptions(cache=tmp_path / "cache"))
     suite = read_suite(write(tmp_path / "triggers.json", trigger_set(names)))
     assert (len(index), len(suite.cases), suite.malformed) == (3222, 1006, ())
-    some = Suite(suite.name, suite.place, suite.cases)
+    some = Suite(suite.name, suite.cases)
     performer = EvalSettings(index, tmp_path / "out")
     evaluation = Evaluator(Processes(2), performer).evaluate(some, [Configuration("default")])
     (column,) = summarise(evaluation).columns

@@ -10,13 +10,15 @@ import pytest
 from scipy import stats
 
 from vademecum.evals.reports import statistics
+from vademecum.evals.reports.summary import summarise
+from vademecum.evals.results import CaseResult, Evaluation, Header
+from vademecum.evals.units import Configuration
 
 
 @pytest.mark.parametrize(("passed", "total"), [(0, 1), (0, 20), (1, 3), (8, 10), (20, 20), (370, 1000)])
-@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
-def test_wilson(passed: int, total: int, confidence: float) -> None:
-    theirs = stats.binomtest(passed, total).proportion_ci(confidence, method="wilson")
-    ours = statistics.wilson(passed, total, confidence=confidence)
+def test_wilson(passed: int, total: int) -> None:
+    theirs = stats.binomtest(passed, total).proportion_ci(0.95, method="wilson")
+    ours = statistics.wilson(passed, total)
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
@@ -62,7 +64,7 @@ def test_the_test_of_signs_for_very_many() -> None:
 @pytest.mark.parametrize("value", [1, Fraction(1, 2), Fraction(1, 3), -1])
 def test_few_cases_settle_nothing(value: Fraction) -> None:
     """Below six differing cases a coin does as well one time in twenty, however much they differ."""
-    assert statistics.least_differing() == 6
+    assert statistics.LEAST_DIFFERING == 6
     for count in range(1, 6):
         found = statistics.paired([value] * count + [0] * 3)
         assert (found.verdict, found.differing) == ("inconclusive", count)
@@ -134,7 +136,7 @@ def test_how_many_more_cases_is_never_absurd() -> None:
     assert statistics.paired([]).advice == "no case has a verdict on both sides, so nothing can be said"
     assert statistics.paired([1] * 5).advice.endswith("about 1 more case like these would settle it")
     assert (statistics.paired([1] * 9).more, statistics.paired([1] * 9).advice) == (0, "")
-    assert statistics.quantile(0.95) == pytest.approx(stats.norm.ppf(0.975))
+    assert pytest.approx(stats.norm.ppf(0.975)) == statistics.DEVIATIONS
 
 
 def test_cases_that_pass_in_part_lie_between() -> None:
@@ -146,5 +148,7 @@ def test_cases_that_pass_in_part_lie_between() -> None:
 @pytest.mark.parametrize("total", [30, 100, 1000])
 def test_no_failure_in_n(total: int) -> None:
     """The rule of three is where seeing none has a chance of five in a hundred."""
-    assert stats.binom.pmf(0, total, statistics.failure_bound(total)) == pytest.approx(0.05, abs=0.01)
-    assert statistics.failure_bound(0) == statistics.failure_bound(2) == 1.0
+    header = Header("n", "", 0.0, (Configuration("x"),), (), (), ())
+    results = tuple(CaseResult(str(case), str(case), "x", 1, "pass") for case in range(total))
+    (column,) = summarise(Evaluation(header, results)).columns
+    assert stats.binom.pmf(0, total, column.rate.failures_at_most) == pytest.approx(0.05, abs=0.01)

@@ -164,7 +164,6 @@ def evaluation_page(text: str) -> str:
     line = CaseLine(text, text, one_of=(text,), expected=(text,), problems=(text,))
     header = Header(
         text,
-        "",
         text,
         0.0,
         (Configuration(text), Configuration("b")),
@@ -501,7 +500,7 @@ def whole_evaluation() -> str:
                         error=error,
                     )
                 )
-    header = Header("N7", "", "X7", 0.0, (Configuration("A7"), Configuration("B7")), tuple(lines),
+    header = Header("N7", "X7", 0.0, (Configuration("A7"), Configuration("B7")), tuple(lines),
                     (Malformed("X7", "X7", "X7", "X7"),), ())  # fmt: skip
     return page(summarise(Evaluation(header, tuple(results))), {})
 

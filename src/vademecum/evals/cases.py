@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,24 +14,21 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     PositiveInt,
-    model_validator,
 )
 
-from vademecum.evals.checks.patterns import regular
+from vademecum.evals.checks.steps import regular
 from vademecum.evals.checks.trajectory import Constraint, parse_constraint
+from vademecum.nearest import there_is_no
 from vademecum.policy.base import RISKS
 
 MAX_REPEAT = 1000
 MAX_SECONDS = 86_400.0
-MAX_DEPTH = 100
 # In skills_none_of: no skill at all may be taken.
 ANY_SKILL = "*"
 
 Text = Annotated[str, Field(max_length=100_000)]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
 RunStatus = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
-
-_TURN_KEYS = ("action", "reply", "error", "seconds")
 
 
 class _Strict(BaseModel):
@@ -98,7 +94,7 @@ class Expected(_Strict):
 
 def _tool(name: str) -> str:
     if name not in RISKS:
-        raise ValueError(f"there is no tool {name!r}: there are {', '.join(RISKS)}")
+        raise ValueError(there_is_no("tool", name, sorted(RISKS)))
     return name
 
 
@@ -125,7 +121,8 @@ class Setup(_Strict):
 
 
 def _turn(value: Any) -> Any:
-    if isinstance(value, str) or (isinstance(value, dict) and any(key in value for key in _TURN_KEYS)):
+    is_object = isinstance(value, dict) and value.keys() & {"action", "reply", "error", "seconds"}
+    if isinstance(value, str) or (is_object and isinstance(value.get("seconds", 0), int | float)):
         return value
     raise ValueError('a turn is {"action": {…}}, a text, {"error": "…"}, or {"seconds": …, "reply": …}')
 
@@ -174,12 +171,6 @@ class Case(_Strict):
     until: Literal["answer", "loaded"] = "answer"
     place: Annotated[str, Field(exclude=True)] = ""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _plain(cls, value: Any) -> Any:
-        _refuse_unfit(value)
-        return value
-
     @property
     def contradictions(self) -> list[str]:
         """Return what no run can fulfil."""
@@ -194,20 +185,3 @@ class Case(_Strict):
     def expects_skills(self) -> tuple[str, ...]:
         """Return the skills that are right for the request; none if it says nothing about that."""
         return tuple(dict.fromkeys((*self.expected.skills_any_of, *self.expected.skills_all_of)))
-
-
-def _refuse_unfit(value: Any, depth: int = 0) -> None:
-    """Refuse what is nested too deeply, or has a lone surrogate and so could not be written down again."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep: make it flatter")
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ValueError("it holds half a character (a lone surrogate): correct it") from None
-    elif isinstance(value, Mapping):
-        for item in (*value, *value.values()):
-            _refuse_unfit(item, depth + 1)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _refuse_unfit(item, depth + 1)

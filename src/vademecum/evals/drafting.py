@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +48,15 @@ def write_draft(skill: Skill, index: SkillIndex, place: Path) -> Path:
 
 def draft_triggers(skill: Skill, index: SkillIndex) -> dict[str, Any]:
     """Return requests that should trigger a skill and near-misses that should not, tagged ``draft``."""
-    wanted = requests_from(skill.description)
-    hits = Finder(index).search(skill.description, MAX_NEIGHBOURS + 1)
-    near = [
-        request for hit in hits if hit.name != skill.name for request in requests_from(hit.description)[:1]
-    ]
-    entries = [(text, True) for text in wanted] + [(text, False) for text in near if text not in wanted]
-    entries.append(("What is the capital of Norway?", False))
+    asked = dict.fromkeys(requests_from(skill.description), True)
+    for hit in Finder(index).search(skill.description, MAX_NEIGHBOURS + 1):
+        if hit.name != skill.name:
+            asked.setdefault(requests_from(hit.description)[0], False)
+    asked["What is the capital of Norway?"] = False
     return {
         "skill_name": skill.name,
         "triggers": [
-            {"query": text, "should_trigger": should, "tags": ["draft"]} for text, should in entries
+            {"query": text, "should_trigger": should, "tags": ["draft"]} for text, should in asked.items()
         ],
     }
 
@@ -134,8 +132,6 @@ def improve(
     before = results(tune, old, "tune-0")
     failed = {result.case for result in before if result.outcome != "pass"}
     tried = list(dict.fromkeys(candidates([case for case in tune if case.id in failed])))[:MAX_CANDIDATES]
-    if not tried:
-        raise CaseRefused("There is no candidate description: name a model or a file of descriptions.")
     scores = {old: _score(before)}
     for number, text in enumerate(tried, 1):
         scores[text] = _score(results(tune, text, f"tune-{number}"))
@@ -149,13 +145,8 @@ def improve(
 
 def halves(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
     """Split cases in two, always in the same way, those that should trigger and the others evenly."""
-    found: tuple[list[Case], list[Case]] = ([], [])
-    for wanted in (True, False):
-        some = [case for case in cases if bool(case.expects_skills) is wanted]
-        some.sort(key=lambda case: hashlib.sha256(case.input.encode("utf-8", "replace")).digest())
-        for number, case in enumerate(some):
-            found[number % 2].append(case)
-    return found
+    ordered = sorted(cases, key=lambda case: (not case.expects_skills, sha256(case.input.encode()).digest()))
+    return ordered[::2], ordered[1::2]
 
 
 def ask_for_candidates(model: Model, skill: Skill, failed: Sequence[Case]) -> list[str]:

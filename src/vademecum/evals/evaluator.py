@@ -5,23 +5,20 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from vademecum.evals.pool import EvalEngine
 from vademecum.evals.results import (
     CaseLine,
-    CaseResult,
     Evaluation,
     Header,
-    PlannedUnit,
-    ResultsFile,
+    open_results,
     read_evaluation,
     write_header,
 )
 from vademecum.evals.suite import Suite
-from vademecum.evals.units import Configuration, EvalSettings, Unit, plan
+from vademecum.evals.units import Configuration, EvalSettings, plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,35 +39,31 @@ class Evaluator:
 
     def evaluate(self, suite: Suite, configurations: Sequence[Configuration]) -> Evaluation:
         """Run what has no result yet, and give all results in the order of the units."""
-        workshop = self.workshop
-        units = plan(suite.cases, configurations, workshop)
-        skills = {skill.name for skill in workshop.index}
+        units = plan(suite.cases, configurations, self.workshop)
+        skills = {skill.name for skill in self.workshop.index}
         header = Header(
             suite.name,
-            suite.place,
             suite.skill,
             self.clock(),
             tuple(configurations),
             tuple(CaseLine.of(case, skills) for case in suite.cases),
             suite.malformed,
-            tuple(PlannedUnit(*unit.names) for unit in units),
+            tuple(unit.names for unit in units),
         )
         serves = Counter(unit.key for unit in units)
-        with closing(ResultsFile(workshop.out)) as ledger:
-            write_header(workshop.out, header)
+        with open_results(self.workshop.out) as (known, keep):
+            write_header(self.workshop.out, header)
+            again = {"error", "timeout", "unusable"} if self.retry else set()
+            valid = {key for key, result in known.items() if result.outcome not in again}
+            untaped = [one for one in configurations if one.tape and not Path(one.tape).exists()]
             # Units with the same key are one run.
-            missing = {unit.key: unit for unit in units if self._is_missing(unit, ledger.known.get(unit.key))}
+            missing = {
+                unit.key: unit for unit in units if unit.key not in valid or unit.configuration in untaped
+            }
             done = len(units) - sum(serves[key] for key in missing)
             self.progress(done=done, total=len(units), result=None)
-            for result in self.engine.run(missing.values(), workshop):
-                ledger.add(result)
+            for result in self.engine.run(missing.values(), self.workshop):
+                keep(result)
                 done += serves[result.key]
                 self.progress(done=done, total=len(units), result=result)
-            return read_evaluation(workshop.out)
-
-    def _is_missing(self, unit: Unit, known: CaseResult | None) -> bool:
-        """Return whether a unit has no valid result, or its recording is missing."""
-        tape = unit.configuration.tape
-        if known is None or (tape and not Path(tape).exists()):
-            return True
-        return self.retry and known.outcome in {"error", "timeout", "unusable"}
+            return read_evaluation(self.workshop.out)

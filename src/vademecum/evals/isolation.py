@@ -15,6 +15,7 @@ from vademecum.errors import CaseRefused, FileRefused, PathRefused
 from vademecum.evals.cases import Case
 from vademecum.files import read_capped
 from vademecum.paths import contained
+from vademecum.skill.assets import content_digest
 
 MAX_CASE_FILE_BYTES = 64 * 1024 * 1024
 MAX_PROJECT_FILES = 5000
@@ -71,12 +72,8 @@ def project_digest(source: Path) -> str:
     """Return one digest of everything that a copy of a project would have."""
     whole = hashlib.sha256()
     for relative, path in _entries(source):
-        if path.is_symlink():
-            content = f"link {os.readlink(path)!r}"
-        elif path.is_dir():
-            content = "directory"
-        else:
-            content = hashlib.sha256(read_capped(path, cap=MAX_PROJECT_BYTES)).hexdigest()
+        is_directory = path.is_dir() and not path.is_symlink()
+        content = "directory" if is_directory else content_digest(str(path))
         whole.update(os.fsencode(relative) + b"\0" + os.fsencode(content) + b"\n")
     return whole.hexdigest()
 

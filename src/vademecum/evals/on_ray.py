@@ -42,7 +42,11 @@ class OnRay:
         perform = ray.remote(num_cpus=1, max_retries=MOST_RETRIES)(_perform)
         running: dict[Any, Unit] = {}
         try:
-            _check_size(ray, self.workers)
+            there = int(ray.cluster_resources().get("CPU", 0))
+            if there < self.workers:  # Ray would wait for them without end
+                more = f"name -j {there}" if there else "add a machine"
+                needed = f"{self.workers} workers need one each"
+                raise ConfigError(f"The cluster has {there} CPUs, and {needed}: {more}.")
             shared = ray.put(workshop)
             running |= {perform.remote(unit, shared): unit for unit in islice(waiting, self.workers)}
             while running:
@@ -68,14 +72,6 @@ def _perform(unit: Unit, workshop: EvalSettings) -> CaseResult:
     """Run one unit within its time."""
     (result,) = Processes(1).run([unit], workshop)
     return result
-
-
-def _check_size(ray: Any, workers: int) -> None:
-    """Refuse more workers than there are CPUs: Ray would wait for them without end."""
-    there = int(ray.cluster_resources().get("CPU", 0))
-    if there < workers:
-        advice = f"name -j {there}" if there else "add a machine"
-        raise ConfigError(f"The cluster has {there} CPUs, and {workers} workers need one each: {advice}.")
 
 
 def _imported() -> Any:

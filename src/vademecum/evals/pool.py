@@ -70,9 +70,9 @@ class Processes:
                 busy = [worker for worker in workers if worker.unit is not None]
                 if not busy:
                     return
-                ready = wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
+                wait([worker.connection for worker in busy], timeout=_LOOK_SECONDS)
                 for worker in busy:
-                    result = worker.heard() if worker.connection in ready else worker.overdue()
+                    result = worker.look()
                     if not worker.is_alive:
                         worker.end(0.0)
                         workers[workers.index(worker)] = new_worker()
@@ -112,31 +112,37 @@ class Worker:
         """Let the process work so long from now on, until it says something."""
         self._told, self._limit, self._deadline = False, seconds, self._clock() + seconds
 
-    def heard(self) -> CaseResult | None:
-        """Take one message: a result, or how many seconds the next part of the work may take."""
-        try:
-            said: CaseResult | float = self.connection.recv()
-        except (EOFError, ConnectionResetError):
-            return self._lost()
-        if isinstance(said, CaseResult):
-            self.unit = None
-            return said
-        self._allow(said)
-        return None
-
-    def overdue(self) -> CaseResult | None:
-        """Interrupt a run whose time is over; return a result if it does not end even then."""
+    def look(self) -> CaseResult | None:
+        """Take a message if there is one, else see to the time; return the result of the unit, if known."""
+        unit = self.unit
+        assert unit is not None
         late = self._clock() - self._deadline
-        if self.unit is None or late <= 0:
-            return None
-        if self.connection.poll():  # it said something meanwhile
-            return self.heard()
-        if not self._told:
+        if self.connection.poll():  # in this order: it may say something while the clock is looked at
+            return self._heard(unit)
+        if late > 0 and not self._told:
             self._told = True
             self._process.terminate()
         elif late > self._grace:
             self.is_alive = False
-            return without_run(self.unit, "timeout", seconds=self._limit)
+            return without_run(unit, "timeout", seconds=self._limit)
+        return None
+
+    def _heard(self, unit: Unit) -> CaseResult | None:
+        """Take a result, or how many seconds the next part of the work may take."""
+        try:
+            said: CaseResult | float = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self._process.join(self._grace)
+            code = self._process.exitcode or 0
+            self.is_alive = False
+            if self._told and code == -signal.SIGTERM:  # the signal came before its handler was there
+                return without_run(unit, "timeout", seconds=self._limit)
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            return without_run(unit, "error", error=f"Its process ended while it ran ({how}).")
+        if isinstance(said, CaseResult):
+            self.unit = None
+            return said
+        self._allow(said)
         return None
 
     def interrupt(self) -> None:
@@ -154,16 +160,6 @@ class Worker:
         self._process.close()
         self.connection.close()
         shutil.rmtree(self._place, ignore_errors=True)
-
-    def _lost(self) -> CaseResult:
-        assert self.unit is not None
-        self._process.join(self._grace)
-        code = self._process.exitcode or 0
-        self.is_alive = False
-        if self._told and code == -signal.SIGTERM:  # the signal came before its handler was there
-            return without_run(self.unit, "timeout", seconds=self._limit)
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return without_run(self.unit, "error", error=f"Its process ended while it ran ({how}).")
 
 
 def _context() -> ForkServerContext:

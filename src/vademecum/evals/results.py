@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,8 @@ MAX_RESULTS_BYTES = 1024 * 1024 * 1024
 MAX_HEADER_BYTES = 256 * 1024 * 1024
 RESULTS, HEADER, RUNS = "results.jsonl", "evaluation.json", "runs"
 
+# The sentence for every time-out.
+LATE = "It was not done after {:g} s."
 # Neither a time-out nor an error says anything about what was tried: they are counted by themselves, and so
 # are runs that never worked because the model's replies were unusable.
 Verdict = Literal["pass", "fail", "timeout", "error", "unusable", "unjudged"]
@@ -76,12 +79,7 @@ def without_run(
     unit: Unit, outcome: Literal["timeout", "error"], *, error: str = "", seconds: float = 0.0
 ) -> CaseResult:
     """Return the result of a unit of which nothing else is known: an error, or the time that is over."""
-    return CaseResult(*unit.names, outcome, error=error or late(seconds), seconds=seconds)
-
-
-def late(seconds: float) -> str:
-    """Return the sentence for every time-out."""
-    return f"It was not done after {seconds:g} s."
+    return CaseResult(*unit.names, outcome, error=error or LATE.format(seconds), seconds=seconds)
 
 
 class CaseLine(msgspec.Struct, frozen=True):
@@ -101,13 +99,25 @@ class CaseLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, case: Case, skills: Container[str]) -> CaseLine:
-        """Return the line of a case; ``skills`` are those that exist."""
+        """Return the line of a case; ``skills`` are those that exist.
+
+        What it expects are the names of its checks, and its limits.
+        """
         expected = case.expected
+        checks = (
+            *check_skills(expected, ()),
+            *Trajectory(expected.trajectory).verdicts(),
+            *check_status(expected, ""),
+            *check_output(expected.output, "", ()),
+            *judge_statements(expected.output.judge, "", request="", judge=None),
+        )
+        limits = case.constraints.model_dump(exclude_defaults=True)
+        expects = (*(check.name for check in checks), *(f"{key} {value}" for key, value in limits.items()))
         named = (*case.expects_skills, *expected.skills_none_of)
         unknown = [name for name in named if name != ANY_SKILL and name not in skills]
         problems = (*case.contradictions, *(f"there is no skill {name!r}" for name in unknown))
         asked = (expected.skills_any_of, expected.skills_all_of, expected.skills_none_of)
-        return cls(case.id, case.input, *asked, _expectations(case), problems)
+        return cls(case.id, case.input, *asked, expects, problems)
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -115,48 +125,19 @@ class CaseLine(msgspec.Struct, frozen=True):
         return (*self.one_of, *self.needed)
 
 
-def _expectations(case: Case) -> tuple[str, ...]:
-    """Return what the case expects, one line for each thing: the names of its checks, and its limits."""
-    expected = case.expected
-    checks = (
-        *check_skills(expected, ()),
-        *Trajectory(expected.trajectory).verdicts(),
-        *check_status(expected, ""),
-        *check_output(expected.output, "", ()),
-        *judge_statements(expected.output.judge, "", request="", judge=None),
-    )
-    limits = case.constraints.model_dump(exclude_defaults=True)
-    return (*(check.name for check in checks), *(f"{key} {value}" for key, value in limits.items()))
-
-
-class PlannedUnit(msgspec.Struct, frozen=True, array_like=True):
-    """The key of a unit, and whose run it is: one result may serve several."""
-
-    key: str
-    case: str
-    configuration: str
-    repetition: int
-
-
 class Header(msgspec.Struct, frozen=True):
-    """The cases, configurations and units of an evaluation."""
+    """The cases and configurations of an evaluation, and its units: key, case, configuration, repetition.
+
+    Several units may have the same key, and so one result.
+    """
 
     name: str
-    suite: str
     skill: str
     started: float
     configurations: tuple[Configuration, ...]
     cases: tuple[CaseLine, ...]
     malformed: tuple[Malformed, ...]
-    units: tuple[PlannedUnit, ...]
-
-    def placed(self, known: Mapping[str, CaseResult]) -> tuple[CaseResult, ...]:
-        """Return the results of the units; a result made for another unit takes this unit's name."""
-        return tuple(
-            msgspec.structs.replace(known[unit.key], **msgspec.structs.asdict(unit))
-            for unit in self.units
-            if unit.key in known
-        )
+    units: tuple[tuple[str, str, str, int], ...]
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -177,34 +158,31 @@ class Evaluation(msgspec.Struct, frozen=True):
         return [result for result in self.results if result.configuration == configuration]
 
 
-class ResultsFile:
-    """The results of one directory. Each is on disk, whole, before the next unit counts."""
+@contextmanager
+def open_results(place: Path) -> Iterator[tuple[dict[str, CaseResult], Callable[[CaseResult], None]]]:
+    """Open the results of one directory: yield those that are known by key, and what keeps another.
 
-    def __init__(self, place: Path) -> None:
-        self._path = place / RESULTS
-        with writable(place):
-            place.mkdir(parents=True, exist_ok=True)
-            self._file = open(self._path, "ab")  # noqa: SIM115 - it is open as long as this object
+    Each is on disk, whole, before the next unit counts.
+    """
+    path = place / RESULTS
+    with writable(place):
+        place.mkdir(parents=True, exist_ok=True)
+        file = open(path, "ab")  # noqa: SIM115 - it is closed below
+    with file:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            self._file.close()
-            raise CaseRefused(
-                f"Another evaluation writes to {place}: wait, or name another --out."
-            ) from error
-        data = _lines(self._path)
-        self._file.truncate(len(data))  # without the beginning of a line that was never finished
-        self.known = _results(data)
+            advice = "wait, or name another --out"
+            raise CaseRefused(f"Another evaluation writes to {place}: {advice}.") from error
+        data = _lines(path)
+        file.truncate(len(data))  # without the beginning of a line that was never finished
 
-    def add(self, result: CaseResult) -> None:
-        """Keep a result."""
-        with writable(self._path):
-            self._file.write(_encoded(result) + b"\n")
-            self._file.flush()
+        def keep(result: CaseResult) -> None:
+            with writable(path):
+                file.write(_encoded(result) + b"\n")
+                file.flush()
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+        yield _results(data), keep
 
 
 def write_header(place: Path, header: Header) -> None:
@@ -228,7 +206,14 @@ def read_evaluation(place: Path) -> Evaluation:
         raise CaseRefused(f"There are no results in {place}: {advice}.", code="no-suite") from error
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise CaseRefused(f"{place / HEADER} cannot be read ({error}): run the evaluation again.") from error
-    return Evaluation(header, header.placed(_results(_lines(place / RESULTS))), str(place))
+    known = _results(_lines(place / RESULTS))
+    # A result that was made for another unit takes this unit's name.
+    results = tuple(
+        msgspec.structs.replace(known[key], case=case, configuration=configuration, repetition=repetition)
+        for key, case, configuration, repetition in header.units
+        if key in known
+    )
+    return Evaluation(header, results, str(place))
 
 
 def _lines(path: Path) -> bytes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
-from itertools import count, islice
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,16 +15,27 @@ import yaml
 from msgspec import Struct
 from pydantic import ValidationError
 
+from vademecum.config import once
 from vademecum.errors import CaseRefused, FileRefused
-from vademecum.evals import variants
-from vademecum.evals.cases import Case
+from vademecum.evals.cases import ANY_SKILL, Case
 from vademecum.evals.isolation import places_of, sources_of
 from vademecum.files import read_capped
+from vademecum.nearest import nearest
 
 MAX_SUITE_BYTES = 64 * 1024 * 1024
 MAX_FILES = 10_000
 MAX_CASES = 200_000
+MAX_DEPTH = 100
 ENDINGS = (".json", ".yaml", ".yml")
+MAX_MANIFEST_BYTES = 64 * 1024
+MAX_ID_CHARS = 48
+_TRIGGER_LISTS = ("triggers", "queries", "eval_queries", "trigger_queries")
+_BOTH = ("id", "input", "query", "prompt", "files", "mock", "repeat", "tags", "category")
+_EVAL_FIELDS = (*_BOTH, "expected_output", "assertions", "expectations", "name", "constraints")
+_TRIGGER_FIELDS = (*_BOTH, "should_trigger", "gold", "expected", "skill", "skill_name")
+_SAID = ("text", "assertion", "expectation", "statement", "description", "name", "check")
+_EXACT = {"contains": "contains", "not_contains": "contains_none", "regex": "regex"}
+_NAME = re.compile(rb"^name:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
 
 class Malformed(Struct, frozen=True):
@@ -44,7 +56,6 @@ class Suite(Struct, frozen=True):
     """Cases that can be run, and those that cannot."""
 
     name: str
-    place: str
     cases: tuple[Case, ...]
     malformed: tuple[Malformed, ...] = ()
     skill: str = ""
@@ -70,55 +81,76 @@ def read_suite(path: Path, *, name: str = "", skill: str = "") -> Suite:
     malformed: list[Malformed] = []
     for one in kept:
         malformed += one.malformed
-        for case, own_id, said in one.cases:
-            own = _free(one, case.id, cases) if own_id and case.id in cases else case.id
+        for case, own_id in one.cases:
+            own = _free(one, case.id, cases) if own_id else case.id
             if own in cases:
                 why = "another case has this id: give each its own."
-                malformed.append(Malformed(one.shown, said, "id", why))
+                malformed.append(Malformed(one.shown, own, "id", why))
             if len(cases) >= MAX_CASES:
                 raise CaseRefused(f"{one.file} has more than {MAX_CASES:,} cases: split it.")
             cases.setdefault(own, case.model_copy(update={"id": own}))
     if not cases and not malformed:
         raise CaseRefused(f"{path} holds no cases: vade eval init NAME writes some.", code="no-suite")
     about = skill or next((one.skill for one in kept if one.skill), "")
-    return Suite(name or _name(path), str(place), tuple(cases.values()), tuple(malformed), about)
+    return Suite(name or _name(path), tuple(cases.values()), tuple(malformed), about)
 
 
 class _Read(NamedTuple):
-    """One file: the skill it is about, its cases with their names, and what is wrong with the others."""
+    """One file: the skill it is about, its cases, and what is wrong with the others.
+
+    With each case comes whether its id counts within the file only.
+    """
 
     file: Path
     shown: str
     skill: str
-    cases: list[tuple[Case, bool, str]]
+    cases: list[tuple[Case, bool]]
     malformed: list[Malformed]
 
 
 def _read(file: Path, shown: str, skill: str) -> _Read:
     """Read a file; what is wrong with it keeps nothing else from being read."""
     try:
-        about, entries, case_of = variants.entries(_parsed(file), file, skill)
+        about, entries, case_of = _entries(_parsed(file), file, skill)
     except (CaseRefused, FileRefused, OSError) as error:
         return _Read(file, shown, "", [], [Malformed(shown, "-", "", _fit(str(error)))])
     read = _Read(file, shown, about, [], [])
     for number, entry in enumerate(entries, 1):
         said = _said(entry, number)
         try:
-            fields, own_id = case_of(entry)
+            fields = case_of(entry)
             said = _said(fields, number)
+            _refuse_unfit(fields)
             case = Case.model_validate(fields).model_copy(update={"place": str(file.parent)})
-        except variants.FieldRefused as error:
-            read.malformed.append(Malformed(shown, said, error.field, _fit(str(error))))
+        except _FieldRefused as error:
+            read.malformed.append(Malformed(shown, said, *map(_fit, error.args)))
         except ValidationError as error:
             read.malformed.extend(Malformed(shown, said, field, _fit(why)) for field, why in _problems(error))
         else:
-            read.cases.append((case, own_id, said))
+            read.cases.append((case, case_of is not _own or "id" not in entry))
     return read
+
+
+def _refuse_unfit(value: Any, depth: int = 0) -> None:
+    """Refuse what is nested too deeply, or has a lone surrogate and so could not be written down again."""
+    if depth > MAX_DEPTH:
+        raise _FieldRefused("", f"it is nested more than {MAX_DEPTH} levels deep: make it flatter")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise _FieldRefused("", "it holds half a character (a lone surrogate): correct it") from None
+    elif isinstance(value, Mapping):
+        for item in (*value, *value.values()):
+            _refuse_unfit(item, depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_unfit(item, depth + 1)
 
 
 def _brought(one: _Read) -> Iterator[Path]:
     """Return the paths that the cases of a file name, without directories that contain the file itself."""
-    for case, _, _ in one.cases:
+    for case, _ in one.cases:
         for name in (*sources_of(case), case.setup.project):
             for place in places_of(case.place) if name else ():
                 path = Path(os.path.normpath(place / name))
@@ -127,10 +159,10 @@ def _brought(one: _Read) -> Iterator[Path]:
 
 
 def _free(one: _Read, wanted: str, cases: Mapping[str, Case]) -> str:
-    """Return an id with the name of its file that no other case has, if need be with a number after it."""
+    """Return an id that no other case has: if need be with the name of its file, and a number after it."""
     named = f"{os.path.splitext(one.shown)[0]}-{wanted}"
     numbered = (f"{named}-{number}" for number in count(2))
-    return named if named not in cases else next(each for each in numbered if each not in cases)
+    return next(each for each in chain([wanted, named], numbered) if each not in cases)
 
 
 def _said(fields: Any, number: int) -> str:
@@ -173,33 +205,20 @@ def _parsed(file: Path) -> Any:
     try:
         text = data.decode("utf-8-sig")
         if kind == "JSON lines":
-            return [json.loads(line, object_pairs_hook=_once) for line in text.splitlines() if line.strip()]
-        return json.loads(text, object_pairs_hook=_once) if kind == "JSON" else _yaml(text)
+            return [json.loads(line, object_pairs_hook=once) for line in text.splitlines() if line.strip()]
+        return json.loads(text, object_pairs_hook=once) if kind == "JSON" else _yaml(text)
     except UnicodeDecodeError as error:
         raise CaseRefused("the file is not UTF-8: save it as UTF-8.") from error
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())
         raise CaseRefused(f"the file is not {kind} ({said}): correct it.") from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; refuse a key that is there twice, because one of the two would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"the key {twice!r} is there twice")
-    return found
 
 
 class _Loader(yaml.CSafeLoader):
     """Load YAML with dates as texts; refuse a key that is there twice."""
 
     def as_mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        if not all(isinstance(key, Hashable) for key in keys):
-            raise yaml.YAMLError("a key is a list or an object")
-        values = [self.construct_object(value, deep=True) for _, value in node.value]
-        return _once(list(zip(keys, values, strict=True)))
+        return once(self.construct_pairs(node, deep=True))
 
     def as_text(self, node: yaml.ScalarNode) -> str:
         return str(self.construct_scalar(node))
@@ -211,9 +230,8 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.as_text)
 
 def _yaml(text: str) -> Any:
     """Read YAML without aliases, which can make a small file enormous."""
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read here")
+    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.CSafeLoader)):
+        raise yaml.YAMLError("aliases are not read here")
     return yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a safe one
 
 
@@ -223,3 +241,160 @@ def _name(path: Path) -> str:
     whole = path.parent if path.is_file() and path.stem in plain else path
     whole = whole.parent if whole.name == "evals" else whole
     return (whole.stem if whole.is_file() else whole.name) or "suite"
+
+
+class _FieldRefused(Exception):
+    """A case that cannot be read: which field of it, and why."""
+
+
+# Makes of an entry the fields of a case in our own form.
+_CaseOf = Callable[[Any], Any]
+
+
+def _entries(document: Any, file: Path, about: str) -> tuple[str, list[Any], _CaseOf]:
+    """Return the skill that a document is about, its entries, and how each becomes a case.
+
+    ``about`` is the skill if none is named.
+    """
+    found = {"cases": document} if isinstance(document, list) else document
+    if not isinstance(found, Mapping):
+        raise CaseRefused("the file holds neither a case nor a list of cases: see docs/evals.md.")
+    if not found:
+        raise CaseRefused("the file is empty: write a case, or remove it.")
+    skill = str(found.get("skill_name") or found.get("skill") or _skill_around(file, about))
+    from_trigger = partial(_from_trigger, skill=skill, file=file)
+    ways: dict[str, _CaseOf] = {
+        "evals": _from_eval,
+        **dict.fromkeys(_TRIGGER_LISTS, from_trigger),
+        "cases": _own,
+    }
+    for key, case_of in ways.items():
+        listed = found.get(key)
+        if isinstance(listed, list):
+            objects = [entry for entry in listed if isinstance(entry, Mapping)]
+            asks = any("should_trigger" in one or ("query" in one and "input" not in one) for one in objects)
+            return skill, listed, from_trigger if key == "cases" and asks else case_of
+    # A case that is alone in its file is named after the file or its directory.
+    name = file.parent.name if file.stem == "case" else file.stem.removesuffix(".case")
+    return skill, [{"id": name, **found}], _own
+
+
+def _own(entry: Any) -> Any:
+    """Return a case of our own form; one without an id gets it from its request."""
+    if not isinstance(entry, Mapping):
+        raise _FieldRefused("", "a case is an object.")
+    if "id" in entry or not isinstance(entry.get("input"), str):
+        return entry
+    return {"id": id_from(entry["input"]), **entry}
+
+
+def _from_trigger(entry: Any, *, skill: str, file: Path) -> Any:
+    """Return the case of one request of a trigger set; the run may end once the skill is known."""
+    case = _begun(entry, _TRIGGER_FIELDS, ("query", "prompt", "input"), "should_trigger")
+    gold = entry.get("gold", [])
+    if not isinstance(gold, list) or not all(isinstance(each, str) and each for each in gold):
+        raise _FieldRefused("gold", "it is a list of names of skills.")
+    wanted = entry.get("should_trigger", entry.get("expected", bool(gold or "gold" not in entry)))
+    name = str(entry.get("skill") or entry.get("skill_name") or skill)
+    if not isinstance(wanted, bool):
+        raise _FieldRefused("should_trigger", f"it is true or false, not {wanted!r}.")
+    if wanted and not (name or gold):
+        raise _FieldRefused(
+            "skill", f"it names no skill, and {file.name} is in no skill's directory: add skill_name."
+        )
+    # Without a skill's name it is a request that no skill should take.
+    expected = {"skills_any_of": gold or [name]} if wanted else {"skills_none_of": [name or ANY_SKILL]}
+    case |= {"expected": expected, "tags": [*case["tags"], "trigger"], "until": "loaded"}
+    return case
+
+
+def _from_eval(entry: Any) -> Any:
+    """Return one entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
+    case = _begun(entry, _EVAL_FIELDS, ("prompt", "input", "query"), "expected_output")
+    case["expected"] = {"output": _expected(entry)}
+    if isinstance(case.get("files"), list):
+        case["files"] = [
+            {"name": Path(path).name, "source": path} if isinstance(path, str) and path else path
+            for path in case["files"]
+        ]
+    if isinstance(entry.get("name"), str):
+        case["description"] = entry["name"]
+    if "constraints" in entry:
+        case["constraints"] = entry["constraints"]
+    return case
+
+
+def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) -> dict[str, Any]:
+    """Return what all shapes of others share; the request is in one of the fields ``asked``.
+
+    Refuse an unknown field that is nearly one we read; other unknown fields are ignored.
+    """
+    if not isinstance(entry, Mapping):
+        raise _FieldRefused("", f"an entry is an object with {asked[0]} and {needed}.")
+    for key in entry:
+        near = None if key in known else nearest(str(key), known, like=0.8)
+        if near and near not in entry:
+            raise _FieldRefused(str(key), f"there is no such field: did you mean {near!r}?")
+    request = next((entry[key] for key in asked if key in entry), None)
+    if not isinstance(request, str) or not request.strip():
+        raise _FieldRefused(asked[0], f"it has no text under {asked[0]}.")
+    tags = entry.get("tags", entry.get("category", []))
+    own = entry.get("id")
+    return {
+        **{key: entry[key] for key in ("files", "mock", "repeat") if entry.get(key) is not None},
+        "id": id_from(request) if own is None else own,
+        "input": request,
+        "tags": [tags] if isinstance(tags, str) else list(tags) if isinstance(tags, list) else [],
+    }
+
+
+def _expected(entry: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return all that an entry expects of the output; nothing of it is left out in silence."""
+    said = entry.get("expected_output")
+    said = [] if said is None else said if isinstance(said, list) else [said]
+    if not all(isinstance(each, str) for each in said):
+        raise _FieldRefused("expected_output", "it is a text, or a list of texts.")
+    output: dict[str, list[str]] = {"judge": [each for each in said if each.strip()]}
+    for key in ("assertions", "expectations"):
+        asserted = entry.get(key) or []
+        if not isinstance(asserted, list):
+            raise _FieldRefused(key, "it is a list of texts or objects.")
+        for place, assertion in enumerate(asserted):
+            kind, text = _assertion(assertion, f"{key}.{place}")
+            output.setdefault(kind, []).append(text)
+    return output
+
+
+def _assertion(assertion: Any, field: str) -> tuple[str, str]:
+    """Return what an assertion says: words for the judge, or a test that needs none."""
+    if isinstance(assertion, str):
+        assertion = {"text": assertion}
+    if not isinstance(assertion, Mapping):
+        raise _FieldRefused(field, "an assertion is a text or an object.")
+    kind, value = assertion.get("type"), assertion.get("value", assertion.get("pattern"))
+    if isinstance(kind, str) and kind in _EXACT and isinstance(value, str):
+        return _EXACT[kind], value
+    said = next((assertion[key] for key in _SAID if isinstance(assertion.get(key), str)), "")
+    if not said.strip():
+        raise _FieldRefused(field, f"an assertion says what it asserts under one of {', '.join(_SAID)}.")
+    return "judge", said
+
+
+def id_from(request: str) -> str:
+    """Return an id made of the first words of a request.
+
+    >>> id_from("Compare a.txt with b.txt, please!"), id_from("比较两个文件。"), id_from("?")
+    ('compare-a-txt-with-b-txt-please', '比较两个文件', 'case')
+    """
+    return re.sub(r"\W+", "-", request.casefold()).strip("-")[:MAX_ID_CHARS].strip("-") or "case"
+
+
+def _skill_around(file: Path, otherwise: str) -> str:
+    """Return the skill whose directory a file lies in, as its SKILL.md names it."""
+    for place in list(file.absolute().parents)[:3]:
+        try:
+            found = _NAME.search(read_capped(place / "SKILL.md", cap=MAX_MANIFEST_BYTES))
+        except (OSError, FileRefused):
+            continue
+        return found[1].decode() if found else place.name
+    return otherwise

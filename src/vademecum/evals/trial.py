@@ -15,7 +15,6 @@ from vademecum.agent.loop import Outcome
 from vademecum.context import Context
 from vademecum.errors import (
     ConfigError,
-    ModelFailed,
     ModelRefused,
     ModelReplyWrong,
     ModelUnavailable,
@@ -26,7 +25,7 @@ from vademecum.evals.checks.answers import check_output, judge_statements
 from vademecum.evals.checks.trajectory import CheckResult
 from vademecum.evals.checks.watching import Watcher, check_skills, check_status, loaded_skills
 from vademecum.evals.isolation import room_for
-from vademecum.evals.results import RUNS, CaseResult, Verdict, late, without_run
+from vademecum.evals.results import LATE, RUNS, CaseResult, Verdict, without_run
 from vademecum.evals.units import Configuration, EvalSettings, Unit, other_index
 from vademecum.masking import Secrets
 from vademecum.models import choose_model
@@ -42,7 +41,6 @@ from vademecum.session.view import View
 MAX_ANSWER_CHARS = 20_000
 
 _COSTS = ("turns", "tool_calls", "script_runs", "input_tokens", "output_tokens")
-_DURATION = re.compile(r"after \d+\.\d\d s")
 
 
 class Trials:
@@ -66,22 +64,19 @@ class Trials:
         try:
             with room_for(unit.case, place, project=own, env=env) as context:
                 found = self._performed(unit, context, on_checks)
-        except VademecumError as error:
-            found = without_run(unit, "error", error=str(error))
         except Exception as error:  # noqa: BLE001 - a fault of one unit must not end the others
-            found = without_run(unit, "error", error=f"Unexpected {type(error).__name__}: {error}")
+            kind = "" if isinstance(error, VademecumError) else f"Unexpected {type(error).__name__}: "
+            found = without_run(unit, "error", error=f"{kind}{error}")
         return structs.replace(found, seconds=round(time.monotonic() - started, 4))
 
     def _performed(self, unit: Unit, context: Context, on_checks: Callable[[], None]) -> CaseResult:
         """Run the agent, and judge what came of it."""
         watcher = Watcher(unit.case)
         outcome = self._run(unit, context, watcher)
-        verdict: Verdict
-        verdict, error, checks = "timeout", late(unit.seconds), []
-        if outcome.status != "interrupted":
-            on_checks()
-            verdict, error = _unworkable(unit, outcome, watcher)
+        verdict, error = _unworkable(unit, outcome, watcher)
+        checks: list[CheckResult] = []
         if not error:
+            on_checks()
             checks = self._checks(unit, context, outcome, watcher)
             wrong = {check.holds for check in checks}
             verdict = "fail" if "fail" in wrong else "unjudged" if "skipped" in wrong else "pass"
@@ -104,13 +99,15 @@ class Trials:
     def _run(self, unit: Unit, context: Context, watcher: Watcher) -> Outcome:
         case = unit.case
         index, policy, view = self._shared(unit.configuration)
+        asked = Consent() if unit.configuration.yes else Nobody("vade eval run … --yes")
+        answering: dict[str | None, Approver] = {"no": _SaysNo(), "nobody": Nobody()}
         own = (context.cwd / ".agent").exists()  # the project brings rules of its own
         agent = Agent(
             model=self._model_of(unit, context),
             index=index,
             policy=Policy.load(context, run=allowing(unit.configuration.allow)) if own else policy,
             view=None if own else view,
-            approver=_approver(unit),
+            approver=answering.get(case.setup.answer, asked),
             context=context,
             listener=watcher,
             runs=self._runs,
@@ -165,13 +162,6 @@ class Trials:
         return checks + judge_statements(statements, answer, request=unit.case.input, judge=judge)
 
 
-def _approver(unit: Unit) -> Approver:
-    answer = unit.case.setup.answer
-    if answer is None:
-        return Consent() if unit.configuration.yes else Nobody("vade eval run … --yes")
-    return _SaysNo() if answer == "no" else Nobody()
-
-
 class _SaysNo:
     """The person of a case who says no to everything."""
 
@@ -181,7 +171,9 @@ class _SaysNo:
 
 
 def _unworkable(unit: Unit, outcome: Outcome, watcher: Watcher) -> tuple[Verdict, str]:
-    """Return why nothing can be said of a run: it failed, or no reply of its model could be used."""
+    """Return why nothing can be said of a run: its time was over, it failed, or no reply could be used."""
+    if outcome.status == "interrupted":
+        return "timeout", LATE.format(unit.seconds)
     if not watcher.reason and outcome.status not in unit.case.expected.status:
         if outcome.status == "failed":
             return "error", outcome.answer
@@ -193,17 +185,18 @@ def _unworkable(unit: Unit, outcome: Outcome, watcher: Watcher) -> tuple[Verdict
 
 def _made(events: Iterable[Event]) -> list[Path]:
     """Return the directories that contain the outputs of scripts."""
-    called = (event.data.get("result", {}) for event in events if event.type == "tool_called")
-    made = (output for result in called for output in result.get("outputs", ()))
+    results = (event.data.get("result", {}) for event in events if event.type == "tool_called")
+    made = (output for result in results for output in result.get("outputs", ()))
     places = (str(output["file"]).removesuffix(str(output["path"])) for output in made)
     return [Path(place) for place in dict.fromkeys(places)]
 
 
-_ERRORS = {"unavailable": ModelUnavailable, "refused": ModelRefused, "wrong": ModelReplyWrong}
-
-
-class Crash(Exception):
-    """An unexpected failure of a mock model."""
+_ERRORS: dict[str, type[Exception]] = {
+    "unavailable": ModelUnavailable,
+    "refused": ModelRefused,
+    "wrong": ModelReplyWrong,
+    "crash": RuntimeError,
+}
 
 
 class MockModel(Scripted):
@@ -225,10 +218,8 @@ class MockModel(Scripted):
     def reply(self, messages: Sequence[Message], *, on_text: OnText | None = None, **_: Any) -> Reply:
         """Return the next turn; after the last one, the last one again."""
         turn = self._mock[min(len(self.seen), len(self._mock) - 1)]
-        if isinstance(turn, Mapping) and isinstance(turn.get("seconds"), int | float):
-            time.sleep(turn["seconds"])
-        if isinstance(turn, Mapping) and turn.get("error") == "crash":
-            raise Crash(str(turn.get("message", "the mock crashed")))
+        if isinstance(turn, Mapping):
+            time.sleep(turn.get("seconds", 0))
         return super().reply(messages, on_text=on_text)
 
 
@@ -237,8 +228,7 @@ def _scripted_turn(turn: Any) -> Turn:
         return str(turn)
     if "error" in turn:
         kind = _ERRORS.get(str(turn["error"]), ModelReplyWrong)
-        failure: ModelFailed = kind(str(turn.get("message", f"the mock is {turn['error']}")))
-        return failure
+        return kind(str(turn.get("message", f"the mock says {turn['error']!r}")))
     if "reply" in turn:
         return _scripted_turn(turn["reply"])
     return {key: value for key, value in turn.items() if key != "seconds"}
@@ -254,18 +244,14 @@ class NormalizedPrompts:
         self.name, self.wire = inner.name, wire_of(inner)
         self.needs_ranking = getattr(inner, "needs_ranking", False)
         self._inner = inner
-        self._replaced = (
-            (re.compile(re.escape(str(room))), "/room"),
-            (re.compile(rf"{re.escape(str(runs))}/[\w-]+"), "/run"),
-            (_DURATION, "after 0.00 s"),
-        )
+        self._own = re.compile(rf"({re.escape(str(room))})|({re.escape(str(runs))}/[\w-]+)|after \d+\.\d\d s")
 
     def reply(self, messages: Sequence[Message], **more: Any) -> Reply:
         """Return the reply to the prompt as it always is."""
-        steady = []
-        for message in messages:
-            text = message.content
-            for pattern, always in self._replaced:
-                text = pattern.sub(always, text)
-            steady.append(structs.replace(message, content=text))
+
+        def always(found: re.Match[str]) -> str:
+            return "/room" if found[1] else "/run" if found[2] else "after 0.00 s"
+
+        texts = (self._own.sub(always, message.content) for message in messages)
+        steady = [structs.replace(m, content=text) for m, text in zip(messages, texts, strict=True)]
         return self._inner.reply(steady, **more)

@@ -94,10 +94,7 @@ def plan(
     """
     index = settings.index
     digests = {id(skill): skill_digest(skill) for skill in (*index.skills, *index.shadowed)}
-    bases = [
-        _digest([_ways(configuration, settings.env), _skills(configuration, index, digests)])
-        for configuration in configurations
-    ]
+    bases = [_base(configuration, settings, digests) for configuration in configurations]
     around = "" if settings.project is None else project_digest(settings.project)
     units = []
     for case in cases:
@@ -108,12 +105,6 @@ def plan(
             for repetition in range(1, case.repeat + 1):
                 units.append(Unit(_digest([own, base, repetition]), case, configuration, repetition))
     return units
-
-
-def _ways(one: Configuration, env: Mapping[str, str]) -> list[Any]:
-    """Return how a configuration runs cases; a tape is asked for, so what is kept on one is another run."""
-    models = [_model(one.model, env), _model(one.judge, env)]
-    return [VERSION, FORMAT, models, one.yes, one.allow, one.seconds, one.tape]
 
 
 def _model(name: str, env: Mapping[str, str]) -> list[str]:
@@ -127,22 +118,23 @@ def _model(name: str, env: Mapping[str, str]) -> list[str]:
     return [name, *(f"{key}={env[key]}" for key in _ENDPOINTS if file and key in env)]
 
 
-def _skills(one: Configuration, index: SkillIndex, digests: Mapping[int, str]) -> list[Any]:
-    """Return the skills there are, by content, with how they are read and searched."""
+def _base(one: Configuration, settings: EvalSettings, digests: Mapping[int, str]) -> str:
+    """Return the digest of a configuration: how it runs cases, and which skills there are, by content."""
+    index = settings.index
     found: Iterable[Skill] = (*index.skills, *index.shadowed)
     if one.skills is not None:  # fewer skills are a library of their own, without namesakes
         wanted = set(one.skills)
         found = (skill for skill in index.skills if skill.name in wanted)
     kept = sorted((skill.name, skill.source, digests[id(skill)]) for skill in found)
-    return [index.options.index_bodies, index.options.body_lines, kept]
+    models = [_model(one.model, settings.env), _model(one.judge, settings.env)]
+    # A tape is asked for, so what is kept on one is another run.
+    how = [VERSION, FORMAT, models, one.yes, one.allow, one.seconds, one.tape]
+    return _digest([how, [index.options.index_bodies, index.options.body_lines, kept]])
 
 
 def _digest(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-WITH, WITHOUT = "with_skill", "without_skill"
 
 
 def by_model(base: Configuration, models: Sequence[str]) -> list[Configuration]:
@@ -161,8 +153,8 @@ def with_and_without(
     found = []
     for one in configurations:
         prefix = "" if one.name == "default" else f"{one.name} "
-        found.append(structs.replace(one, name=f"{prefix}{WITH}"))
-        found.append(structs.replace(one, name=f"{prefix}{WITHOUT}", skills=others))
+        found.append(structs.replace(one, name=f"{prefix}with_skill"))
+        found.append(structs.replace(one, name=f"{prefix}without_skill", skills=others))
     return found
 
 

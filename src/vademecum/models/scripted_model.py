@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vademecum.errors import ModelFailed
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
 
 # A turn is a reply as text, as an object, or an error to raise.
-Turn = str | Mapping[str, Any] | ModelFailed
+Turn = str | Mapping[str, Any] | Exception
 
 
 class Scripted:
@@ -39,7 +38,7 @@ class Scripted:
         """Return the next turn."""
         self.seen.append(tuple(messages))
         turn = self._turns[min(len(self.seen), len(self._turns)) - 1]
-        if isinstance(turn, ModelFailed):
+        if isinstance(turn, Exception):
             raise turn
         text = turn if isinstance(turn, str) else json.dumps(turn, ensure_ascii=False)
         calls: tuple[ToolCall, ...] = ()

@@ -156,7 +156,7 @@ def directory_digest(location: str, *, without: Collection[str] = ()) -> str:
 def file_digests(location: str) -> dict[str, str]:
     """Return every file below a directory with the digest of its content, sorted by the bytes of the path."""
     names = sorted(_files(location), key=os.fsencode)
-    return {relative: _content(f"{location}/{relative}") for relative in names}
+    return {relative: content_digest(f"{location}/{relative}") for relative in names}
 
 
 def _files(base: str) -> Iterator[str]:
@@ -173,7 +173,8 @@ def _files(base: str) -> Iterator[str]:
             yield os.path.relpath(f"{directory}/{name}", base)
 
 
-def _content(path: str) -> str:
+def content_digest(path: str) -> str:
+    """Return the digest of a file; a link counts with its target, and what cannot be read with that fact."""
     if os.path.islink(path):
         return f"link {os.readlink(path)!r}"
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from vademecum.config import TOOLS
+from vademecum.config import TOOLS, once
 from vademecum.errors import ToolRefused
 from vademecum.nearest import meant, nearest, there_is_no
 
@@ -317,7 +317,7 @@ def parse_call(
     parameters = _UNOFFERED.get(str(name), CALLS[known])
     problems: list[str] = []
     try:
-        given = json.loads(arguments, object_pairs_hook=_once) if isinstance(arguments, str) else arguments
+        given = json.loads(arguments, object_pairs_hook=once) if isinstance(arguments, str) else arguments
         call = convert(given, parameters, problems)
     except (ValueError, RecursionError) as error:
         problems, call = [str(error) or "they are nested too deeply"], None
@@ -360,13 +360,6 @@ def convert(given: object, parameters: type[P], problems: list[str]) -> P | None
             words = str(error).replace(" - at `$", " at `").replace("`.", "`").removesuffix(" at ``")
             problems.append(f"{field}: {words}")
     return None if problems else parameters(**values)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
-    return found
 
 
 # Return what a call says beyond its defaults, as plain values.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 from rich.cells import cell_len
 
 from vademecum.cli.main import group
@@ -98,7 +99,7 @@ def compare_command(*, old: str, new: str, fail_on: str | None) -> CommandResult
     worse = any(one.regression for one in found)
     is_open = any(one.verdict == "inconclusive" for one in found)
     code = 1 if (fail_on and worse) or (fail_on == "inconclusive" and is_open) else 0
-    comparisons = {"comparisons": [texts.document(one) for one in found], "regression": worse}
+    comparisons = {"comparisons": msgspec.to_builtins(found), "regression": worse}
     return CommandResult(comparisons, comparison_lines(found), code)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from vademecum.errors import FileRefused, ModelFailed, PathRefused, VademecumError
 from vademecum.evals.cases import FileCheck, JsonCheck, OutputChecks
-from vademecum.evals.checks.patterns import ABSENT, at, same, text_test
+from vademecum.evals.checks.steps import ABSENT, at, same, text_test
 from vademecum.evals.checks.trajectory import CheckResult
 from vademecum.files import read_capped
 from vademecum.models.base import Message, Model
@@ -23,6 +23,7 @@ MAX_SHOWN_CHARS = 160
 MAX_CANDIDATES = 100
 
 _OPENING = re.compile(r"[{\[]")
+_TYPES = {bool: "boolean", str: "string", list: "array", dict: "object", int: "number", float: "number"}
 
 
 def check_output(wanted: OutputChecks, answer: str, places: Sequence[Path]) -> Iterator[CheckResult]:
@@ -62,16 +63,13 @@ def _json(wanted: JsonCheck, answer: str) -> CheckResult:
         problem = f"there is no JSON in the answer {_shown(answer)}"
     elif not values:
         problem = f"there is nothing at {wanted.path!r}"
-    elif (is_exact and not same(values[0], wanted.equals)) or wanted.type not in {None, _type_of(values[0])}:
+    elif (is_exact and not same(values[0], wanted.equals)) or wanted.type not in {
+        None,
+        _TYPES.get(type(values[0]), "null"),
+    }:
         problem = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}"
     kind = f"is of type {wanted.type}" if wanted.type else "is there"
     return _check(f"{name} {'equals' if is_exact else kind}", problem)
-
-
-def _type_of(value: Any) -> str:
-    """Return the name of a JSON value's type."""
-    names = {bool: "boolean", str: "string", list: "array", dict: "object", int: "number", float: "number"}
-    return names.get(type(value), "null")
 
 
 def json_in(text: str) -> list[Any]:

@@ -1,29 +1,39 @@
-"""The events of a run → steps: what was attempted, what came of it, in words that cases use."""
+"""The steps of a run, from its events, and the patterns of steps, texts and values that cases write."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+import re2
+from msgspec import Struct, structs
 
+from vademecum.nearest import there_is_no
+from vademecum.policy.base import RISKS
 from vademecum.runs.record import Event
+from vademecum.wildcards import is_plain, matches_exactly
+
+MAX_PATTERN_CHARS = 2000
+_INDEX = re.compile(r"[0-9]{1,9}")
 
 # What a model can do, in the words of its replies.
 ACTIONS = frozenset({"select_skills", "load_resource", "run_script", "call_tool", "final_answer"})
-# What comes of it, in the words of cases.
-_OUTCOMES = frozenset({"load_skill", "read_resource", "tool", "approval"})
-# Everything that is on a record (docs/agent.md).
-EVENTS = frozenset(
+# Also what comes of it, in the words of cases, and everything that is on a record (docs/agent.md).
+KINDS = ACTIONS | frozenset(
     (
+        *("load_skill", "read_resource", "tool", "approval"),
         *("run_started", "run_finished", "child_started", "child_finished"),
         *("model_asked", "model_replied", "model_failed", "reply_wrong", "compacted"),
         *("action", "plan", "skill_loaded", "resource_loaded", "tool_called", "observation"),
         *("approval_asked", "approval_answered", "charter_asked"),
     )
 )
-KINDS = ACTIONS | EVENTS | _OUTCOMES
-
+# The words of the source designs for the same things.
+_OTHER_KINDS = {"select_skill": "select_skills", "answer": "final_answer"}
 
 # Kind, name, arguments and outcome of a step.
 _Told = tuple[str, str, Mapping[str, Any], str]
@@ -112,3 +122,138 @@ def _attempts(kind: str, payload: Mapping[str, Any]) -> list[tuple[str, Mapping[
 
 def _named(skill: Any) -> str:
     return str(skill.get("name", "")) if isinstance(skill, Mapping) else str(skill or "")
+
+
+class Pattern(Struct, frozen=True, forbid_unknown_fields=True):
+    """A step by kind, name, arguments and outcome; without an outcome it is the attempt that counts."""
+
+    kind: str
+    name: str = "*"
+    arguments: dict[str, Any] = {}
+    outcome: str = ""
+
+    def __str__(self) -> str:
+        """Return it as a person writes it."""
+        words = self.kind if self.name == "*" else f"{self.kind}:{self.name}"
+        given = ", ".join(f"{key}={_text(value)}" for key, value in self.arguments.items())
+        return f"{words}{f'({given})' if given else ''}{f' → {self.outcome}' if self.outcome else ''}"
+
+    def compiled(self) -> Callable[[TakenStep], bool]:
+        """Return the test whether a step of this kind fits."""
+        name = lru_cache(maxsize=1024)(text_test(self.name))  # a run has few names, and many steps
+        outcome = text_test(self.outcome) if self.outcome else None
+        arguments = [(tuple(key.split(".")), _value_test(value)) for key, value in self.arguments.items()]
+
+        def fits(step: TakenStep) -> bool:
+            if outcome is None:
+                counts = not step.outcome or step.kind not in ACTIONS
+            else:
+                counts = bool(step.outcome) and outcome(step.outcome)
+            return (
+                counts and name(step.name) and all(test(at(step.arguments, key)) for key, test in arguments)
+            )
+
+        return fits
+
+
+def parse_pattern(value: Any) -> Pattern:
+    """Return a pattern as it is written: ``"run_script"``, ``"load_skill:file-*"``, or an object.
+
+    One that would never match is refused.
+
+    >>> print(parse_pattern({"kind": "call_tool", "name": "re:^(read|write)_file$", "outcome": "ok"}))
+    call_tool:re:^(read|write)_file$ → ok
+    >>> print(parse_pattern("write_file"))
+    call_tool:write_file
+    """
+    if isinstance(value, str) and value.strip():
+        kind, _, name = value.strip().partition(":")
+        value = {"kind": kind, "name": name}
+    try:
+        found = msgspec.convert(value, Pattern)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"a pattern is a text such as 'load_skill:NAME', or an object ({error})") from error
+    given = (text for text in found.arguments.values() if isinstance(text, str))
+    for text in (found.name, found.outcome, *given):
+        if len(text) > MAX_PATTERN_CHARS:
+            raise ValueError(f"a pattern has at most {MAX_PATTERN_CHARS:,} characters")
+        text_test(text)
+    kind, name = _OTHER_KINDS.get(found.kind, found.kind), found.name
+    if kind in RISKS and kind != "run_script":  # a tool by itself stands for calling it
+        if name not in {"", "*"}:
+            advice = f'say {{"kind": "call_tool", "name": "{kind}", "arguments": …}}'
+            raise ValueError(f"{kind!r} is a tool, and has no name after it: {advice}")
+        kind, name = "call_tool", kind
+    if kind not in KINDS:
+        raise ValueError(there_is_no("kind of step", kind, sorted({*KINDS, *RISKS})))
+    is_literal = name and is_plain(name) and not name.startswith("re:")
+    if kind in {"call_tool", "tool"} and is_literal and name not in RISKS:
+        raise ValueError(there_is_no("tool", name, sorted(RISKS)))
+    return structs.replace(found, kind=kind, name=name or "*")
+
+
+def text_test(pattern: str) -> Callable[[str], bool]:
+    """Return the test of a pattern: literal, with ``*`` and ``?``, or a regular expression after ``re:``.
+
+    Regular expressions are searched for, in time linear in the text.
+    """
+    if pattern.startswith("re:"):
+        found = regular(pattern[3:])
+        return lambda text: found.search(text) is not None
+    if is_plain(pattern):
+        return pattern.__eq__
+    return lambda text: matches_exactly(pattern, text)
+
+
+@lru_cache(maxsize=1024)
+def regular(expression: str) -> Any:
+    """Return a regular expression whose search takes time linear in the text, whatever it is."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(expression, options)
+    except re2.error as error:
+        said = error.args[0].decode("utf-8", "replace")
+        raise ValueError(f"the regular expression {expression[:80]!r} is none of RE2's: {said}") from error
+
+
+# What `at` finds where nothing is; it is equal to no value of a case.
+ABSENT = object()
+
+
+def at(value: Any, path: Iterable[str]) -> Any:
+    """Return the value at a path of keys and numbers, or ``ABSENT``."""
+    for step in path:
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list | tuple) and _INDEX.fullmatch(step) and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return ABSENT
+    return value
+
+
+def same(found: Any, wanted: Any) -> bool:
+    """Return whether two JSON values are the same; unlike in Python, true is not 1.
+
+    >>> same(True, 1), same([1.0], [1]), same({"a": [None]}, {"a": [None]})
+    (False, True, True)
+    """
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        return found is wanted
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        return found.keys() == wanted.keys() and all(same(found[key], wanted[key]) for key in found)
+    if isinstance(found, list | tuple) and isinstance(wanted, list | tuple):
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    return bool(found == wanted)
+
+
+def _value_test(wanted: Any) -> Callable[[Any], bool]:
+    if not isinstance(wanted, str):
+        return lambda found: same(found, wanted)
+    test = text_test(wanted)
+    return lambda found: found is not ABSENT and test(_text(found))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

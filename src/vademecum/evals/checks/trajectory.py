@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from vademecum.evals.checks.patterns import Pattern, parse_pattern
-from vademecum.evals.checks.steps import ACTIONS, Steps, TakenStep
+from vademecum.evals.checks.steps import ACTIONS, Pattern, Steps, TakenStep, parse_pattern
 from vademecum.runs.record import Event
 
 MAX_PATTERNS = 100
@@ -28,34 +27,16 @@ Proven = tuple[Literal["pass", "fail", "vacuous", "open"], Found]
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """How many steps must match a pattern, or in which order steps must match several.
+    """How many steps must match a pattern, or in which order steps must match several; its name in reports.
 
     What counts sees the steps of child runs too; orders are about the run's own.
     """
 
+    name: str
     kind: Literal["count", "before", "after", "in order", "exact"]
     patterns: tuple[Pattern, ...]
     least: int = 0
     most: int | None = None
-    name: str = ""
-
-    def __str__(self) -> str:
-        """Return it as a report says it."""
-        first, last = self.patterns[0], self.patterns[-1]
-        match self.kind:
-            case _ if self.name:
-                return self.name
-            case "before":
-                return f"{first} before {last}"
-            case "after":
-                return f"after {first} comes {last}"
-            case "in order" | "exact":
-                steps = (pattern for pattern in self.patterns if pattern != ANY_ACTION)
-                return f"sequence ({self.kind}) {', '.join(map(str, steps))}"
-            case "count" if self.most is None:
-                return f"require {first}" if self.least == 1 else f"at least {self.least} {first}"
-            case "count":
-                return f"at most {self.most} {first}" if self.most else f"never {first}"
 
     def proven(self, found: Sequence[Found]) -> Proven:
         """Return what is proven by the steps that match each pattern."""
@@ -120,31 +101,37 @@ def _exact(*found: Found) -> Proven:
 def parse_constraint(value: Any) -> Constraint:
     """Return a constraint as a case writes it; the words of the source designs are accepted as well.
 
-    >>> print(parse_constraint({"must_occur": "load_skill", "before": "run_script"}))
-    load_skill before run_script
-    >>> print(parse_constraint({"at_most": 2, "of": "write_file"}))
-    at most 2 call_tool:write_file
+    >>> parse_constraint({"must_occur": "load_skill", "before": "run_script"}).name
+    'load_skill before run_script'
+    >>> parse_constraint({"at_most": 2, "of": "write_file"}).name
+    'at most 2 call_tool:write_file'
     """
     if not isinstance(value, dict):
         raise ValueError('a constraint is an object such as {"never": "write_file"}')  # noqa: TRY004 - pydantic
     match sorted(map(str, value)):
         case ["require" | "must_occur" as key]:
-            return Constraint("count", (parse_pattern(value[key]),), least=1)
+            pattern = parse_pattern(value[key])
+            return Constraint(f"require {pattern}", "count", (pattern,), least=1)
         case ["never" | "forbid" as key]:
-            return Constraint("count", (parse_pattern(value[key]),), most=0)
+            pattern = parse_pattern(value[key])
+            return Constraint(f"never {pattern}", "count", (pattern,), most=0)
         case ["at_least", "of"]:
-            return Constraint("count", (parse_pattern(value["of"]),), least=_number(value, "at_least"))
+            pattern, least = parse_pattern(value["of"]), _number(value, "at_least")
+            return Constraint(f"at least {least} {pattern}", "count", (pattern,), least=least)
         case ["at_most", "of"]:
-            return Constraint("count", (parse_pattern(value["of"]),), most=_number(value, "at_most"))
+            pattern, most = parse_pattern(value["of"]), _number(value, "at_most")
+            return Constraint(f"at most {most} {pattern}", "count", (pattern,), most=most)
         case ["before"] if isinstance(value["before"], list) and len(value["before"]) == 2:
-            return Constraint("before", tuple(map(parse_pattern, value["before"])))
+            first, later = map(parse_pattern, value["before"])
+            return Constraint(f"{first} before {later}", "before", (first, later))
         case ["before"]:
             raise ValueError("'before' is a list of two patterns, the earlier one first")
         case ["before", "must_occur"]:
-            patterns = (parse_pattern(value["must_occur"]), parse_pattern(value["before"]))
-            return Constraint("before", patterns, least=1)
+            first, later = parse_pattern(value["must_occur"]), parse_pattern(value["before"])
+            return Constraint(f"{first} before {later}", "before", (first, later), least=1)
         case ["after", "then"]:
-            return Constraint("after", (parse_pattern(value["after"]), parse_pattern(value["then"])))
+            first, later = parse_pattern(value["after"]), parse_pattern(value["then"])
+            return Constraint(f"after {first} comes {later}", "after", (first, later))
         case ["sequence"] | ["mode", "sequence"]:
             return _sequence(value["sequence"], value.get("mode", "in_order"))
         case keys:
@@ -158,14 +145,15 @@ def _sequence(steps: Any, mode: Any) -> Constraint:
     if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_PATTERNS:
         raise ValueError(f"a sequence is a list of 1 to {MAX_PATTERNS} patterns")
     patterns = tuple(map(parse_pattern, steps))
+    listed = ", ".join(map(str, patterns))
     if mode == "in_order":
-        return Constraint("in order", patterns)
+        return Constraint(f"sequence (in order) {listed}", "in order", patterns)
     if any(pattern.outcome for pattern in patterns):
         raise ValueError("an exact sequence is about actions as they are attempted: leave out the outcome")
     other = next((pattern.kind for pattern in patterns if pattern.kind not in ACTIONS), None)
     if other is not None:
         raise ValueError(f"an exact sequence is of actions ({', '.join(sorted(ACTIONS))}), not {other!r}")
-    return Constraint("exact", (*patterns, ANY_ACTION))
+    return Constraint(f"sequence (exact) {listed}", "exact", (*patterns, ANY_ACTION))
 
 
 def _number(value: Mapping[str, Any], key: str) -> int:
@@ -239,4 +227,4 @@ def _verdict(one: Constraint, holds: Literal["pass", "fail", "vacuous", "open"],
     said = [*map(str, own), *elsewhere]
     more = f" and {len(said) - MAX_SAID_EVENTS} more" if len(said) > MAX_SAID_EVENTS else ""
     detail = f"events {', '.join(said[:MAX_SAID_EVENTS])}{more}" if said else ""
-    return CheckResult(str(one), "fail" if holds == "open" else holds, detail, own, elsewhere=elsewhere)
+    return CheckResult(one.name, "fail" if holds == "open" else holds, detail, own, elsewhere=elsewhere)

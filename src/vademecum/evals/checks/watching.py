@@ -7,8 +7,7 @@ from typing import Literal
 
 from vademecum.errors import VademecumError
 from vademecum.evals.cases import ANY_SKILL, Case, Expected, RunLimits
-from vademecum.evals.checks.patterns import Pattern, parse_pattern
-from vademecum.evals.checks.steps import skill_of
+from vademecum.evals.checks.steps import Pattern, parse_pattern, skill_of
 from vademecum.evals.checks.trajectory import ANY_CALL, CheckResult, Constraint, Trajectory
 from vademecum.runs.record import Event
 
@@ -23,9 +22,7 @@ class Watcher:
     """The listener of one run; steps of child runs count for the limits as well."""
 
     def __init__(self, case: Case) -> None:
-        self._expected = case.expected
-        self._until_loaded = case.until == "loaded"
-        self._most_turns = case.constraints.max_turns
+        self._case = case
         self._violation: CheckResult | None = None
         self._inside: list[str] = []
         self.trajectory = Trajectory([*_limits(case.constraints), *case.expected.trajectory])
@@ -51,42 +48,40 @@ class Watcher:
             raise Stopped(f"Stopped at the first violation: {found.name}." if found else f"Stopped: {known}")
 
     def _look(self, event: Event, *, is_own: bool) -> None:
-        most = self._most_turns
+        most = self._case.constraints.max_turns
         self._violation = self.trajectory.violation
         if is_own and most is not None and event.type == "model_asked" and event.data["turn"] > most:
             detail = f"{event.data['turn']}, at most {most} allowed, at event {event.number}"
             self._violation = CheckResult("max_turns", "fail", detail, (event.number,))
         if self._violation is not None:
             self.reason = "violation"
-        elif self._until_loaded and is_own and event.type in {"observation", "child_started"}:
+        elif self._case.until == "loaded" and is_own and event.type in {"observation", "child_started"}:
             self.reason = "loaded" if self._is_decided() else ""
 
     def _is_decided(self) -> bool:
         """Return whether later events cannot change the result of the skill checks."""
-        expected, loaded = self._expected, set(loaded_skills(self.events))
-        unwanted = set(expected.skills_none_of)
-        if unwanted:
-            return bool(loaded & unwanted or (loaded and ANY_SKILL in unwanted))
-        any_of = set(expected.skills_any_of)
-        return loaded >= set(expected.skills_all_of) and (not any_of or bool(loaded & any_of))
+        expected = self._case.expected
+        checks = check_skills(expected, loaded_skills(self.events))
+        if expected.skills_none_of:
+            return checks[-1].holds == "fail"
+        return all(check.holds == "pass" for check in checks)
 
     def checks(self) -> list[CheckResult]:
         """Return the results of limits and constraints; of a run that broke one, that one."""
         if self._violation is not None:
             return [self._violation]
-        turns = [] if self._most_turns is None else [CheckResult("max_turns", "pass")]
+        turns = [] if self._case.constraints.max_turns is None else [CheckResult("max_turns", "pass")]
         return turns + self.trajectory.verdicts()
 
 
 def _limits(limits: RunLimits) -> Iterator[Constraint]:
     """Return the limits of a case as constraints; turns are counted by the run itself."""
     for tool in limits.deny_tools:
-        yield Constraint("count", (parse_pattern(tool),), most=0, name=f"deny_tools {tool}")
+        yield Constraint(f"deny_tools {tool}", "count", (parse_pattern(tool),), most=0)
     if limits.max_tool_calls is not None:
-        yield Constraint("count", (ANY_CALL,), most=limits.max_tool_calls, name="max_tool_calls")
+        yield Constraint("max_tool_calls", "count", (ANY_CALL,), most=limits.max_tool_calls)
     if limits.max_script_runs is not None:
-        scripts = (Pattern("run_script"),)
-        yield Constraint("count", scripts, most=limits.max_script_runs, name="max_script_runs")
+        yield Constraint("max_script_runs", "count", (Pattern("run_script"),), most=limits.max_script_runs)
 
 
 def loaded_skills(events: Sequence[Event]) -> tuple[str, ...]:

@@ -14,6 +14,10 @@ CONFIDENCE = 0.95
 POWER = 0.8
 ROUNDS = 4000
 SEED = 20_261_116
+# How many standard deviations on either side contain that share of a normal distribution.
+DEVIATIONS = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
+# How many cases must differ to settle anything, even if all of them differ the same way.
+LEAST_DIFFERING = math.ceil(math.log2(2 / (1 - CONFIDENCE)))
 # More cases than this are no advice any more.
 MOST_ADVISED = 1_000_000
 # Beyond this many the test of signs is the normal approximation, which is the same to four places there.
@@ -72,14 +76,13 @@ class PairedDifference(Struct, frozen=True):
             return "they differ both ways, and what would settle it cannot be told from these"
         if self.more > MOST_ADVISED:
             return "more than a million more cases like these would be needed to settle it"
-        least = least_differing()
         differ = "1 of them differs" if self.differing == 1 else f"{self.differing} of them differ"
-        few = f"only {differ}, and fewer than {least} settle nothing; "
+        few = f"only {differ}, and fewer than {LEAST_DIFFERING} settle nothing; "
         cases = "1 more case" if self.more == 1 else f"{self.more:,} more cases"
-        return f"{few if self.differing < least else ''}about {cases} like these would settle it"
+        return f"{few if self.differing < LEAST_DIFFERING else ''}about {cases} like these would settle it"
 
 
-def wilson(successes: Share, total: int, *, confidence: float = CONFIDENCE) -> Interval:
+def wilson(successes: Share, total: int) -> Interval:
     """Return the Wilson interval of a rate; without trials it is from 0 to 1.
 
     Where cases are repeated, each counts as one, with the share of its runs that were a success.
@@ -90,7 +93,7 @@ def wilson(successes: Share, total: int, *, confidence: float = CONFIDENCE) -> I
     """
     if total == 0:
         return Interval(0.0, 1.0)
-    z = quantile(confidence)
+    z = DEVIATIONS
     rate = float(successes / total)
     centre = rate + z * z / (2 * total)
     margin = z * math.sqrt(rate * (1 - rate) / total + z * z / (4 * total * total))
@@ -98,11 +101,6 @@ def wilson(successes: Share, total: int, *, confidence: float = CONFIDENCE) -> I
     low = 0.0 if successes == 0 else max(0.0, (centre - margin) / scale)
     high = 1.0 if successes == total else min(1.0, (centre + margin) / scale)
     return Interval(low, high)
-
-
-def failure_bound(total: int) -> float:
-    """Return the upper bound of the failure rate if none of ``n`` runs failed: the rule of three."""
-    return 1.0 if total == 0 else min(1.0, 3 / total)
 
 
 def pass_at_k(successes: int, total: int, k: int) -> float:
@@ -141,7 +139,7 @@ def paired(differences: Sequence[Share], *, rounds: int = ROUNDS) -> PairedDiffe
     interval = bootstrap([*found, most, -most], rounds=rounds)
     if chance > 1 - CONFIDENCE or interval.holds_zero:
         interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
-    more = more_cases(found) if interval.holds_zero else 0
+    more = _more_cases(found, mean, along, against) if interval.holds_zero else 0
     return PairedDifference(float(mean), interval, len(found), more, along + against, chance)
 
 
@@ -172,31 +170,19 @@ def sign_test(one: int, other: int) -> float:
     return min(1.0, float(Fraction(2 * tail, 2**total)))
 
 
-def least_differing() -> int:
-    """Return how many cases must differ to settle anything, even if all of them differ the same way.
-
-    >>> least_differing()
-    6
-    """
-    return math.ceil(math.log2(2 / (1 - CONFIDENCE)))
-
-
-def more_cases(differences: Sequence[Fraction]) -> int | None:
+def _more_cases(differences: Sequence[Fraction], mean: Fraction, along: int, against: int) -> int | None:
     """Return how many more cases like these would settle it four times out of five, if that can be told."""
-    count = len(differences)
-    mean = sum(differences, Fraction()) / count
-    along, against = _split(differences, mean)
     if along <= against:
         return None
-    differing = along + against
-    sure, likely = quantile(CONFIDENCE), NormalDist().inv_cdf(POWER)
+    count, differing = len(differences), along + against
+    likely = NormalDist().inv_cdf(POWER)
     spread = math.sqrt(sum(float(value - mean) ** 2 for value in differences) / count)
     share = along / differing
-    signs = ((sure / 2 + likely * math.sqrt(share * (1 - share))) / (share - 0.5)) ** 2
+    signs = ((DEVIATIONS / 2 + likely * math.sqrt(share * (1 - share))) / (share - 0.5)) ** 2
     wanted = max(
-        ((sure + likely) * spread / float(abs(mean))) ** 2,
+        ((DEVIATIONS + likely) * spread / float(abs(mean))) ** 2,
         signs * count / differing if against else 0.0,
-        least_differing() * count / differing,
+        LEAST_DIFFERING * count / differing,
     )
     return min(max(1, math.ceil(wanted) - count), MOST_ADVISED + 1)
 
@@ -205,8 +191,3 @@ def _split(differences: Sequence[Fraction], mean: Fraction) -> tuple[int, int]:
     """Return how many cases differ the way the mean does, and how many the other way."""
     up, down = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
     return (up, down) if mean > 0 else (down, up) if mean < 0 else (min(up, down), max(up, down))
-
-
-def quantile(confidence: float) -> float:
-    """Return how many standard deviations on either side contain that share of a normal distribution."""
-    return NormalDist().inv_cdf(0.5 + confidence / 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +13,6 @@ from msgspec import Struct, structs
 from vademecum.evals.reports.statistics import (
     Interval,
     PairedDifference,
-    failure_bound,
     paired,
     pass_at_k,
     pass_hat_k,
@@ -23,6 +22,8 @@ from vademecum.evals.reports.triggers import Triggers, triggers_of
 from vademecum.evals.results import JUDGED, RAN_THROUGH, CaseLine, CaseResult, Evaluation
 from vademecum.evals.suite import Malformed
 from vademecum.evals.units import Configuration
+
+LEAST_FOR_A_BOUND = 10
 
 
 class Change(Struct, frozen=True):
@@ -36,6 +37,7 @@ class Change(Struct, frozen=True):
 class Comparison(Struct, frozen=True):
     """The changes from an old evaluation to a new one.
 
+    It is a ``regression`` if it got worse: significantly on the whole, in all runs of a case, or unknown.
     ``regressions`` are cases that passed every time and now fail every time. ``unpaired`` cases have a
     verdict on one side only and say nothing of the difference; those of them that passed in old are ``lost``.
     Tokens and seconds are those of a run, over the cases that have a verdict on both sides.
@@ -50,30 +52,10 @@ class Comparison(Struct, frozen=True):
     unpaired: tuple[str, ...]
     tokens: float
     seconds: float
-    lost: tuple[str, ...] = ()
-
-    @property
-    def verdict(self) -> str:
-        """Return the verdict on the difference in one word."""
-        return self.difference.verdict
-
-    @property
-    def regression(self) -> bool:
-        """Return whether it got worse: significantly on the whole, in all runs of a case, or unknown."""
-        worse = self.difference.verdict == "worse" or bool(self.regressions)
-        return worse or bool(self.lost) or not self.difference.pairs
-
-    @property
-    def said(self) -> str:
-        """Return it in one sentence."""
-        found = self.difference
-        if not found.pairs:
-            return f"inconclusive: from {self.old} to {self.new} {found.advice}"
-        low, high = found.interval.low, found.interval.high
-        cases = "1 case" if found.pairs == 1 else f"{found.pairs:,} cases"
-        interval = f"95 % interval {low:+.1%} to {high:+.1%}, {cases}"
-        change = f"{found.verdict}: {found.mean:+.1%} from {self.old} to {self.new} ({interval})"
-        return f"{change}; {found.advice}" if found.advice else change
+    lost: tuple[str, ...]
+    verdict: str
+    said: str
+    regression: bool
 
 
 def compare(
@@ -89,18 +71,35 @@ def compare(
         olds, news = _by_case(old, cost), _by_case(new, cost)
         return fmean(fmean(news[case]) - fmean(olds[case]) for case in both) if both else 0.0
 
+    difference = paired([later - earlier for _, earlier, later in changes])
+    regressions = tuple(case for case, a, b in changes if a == 1 and b == 0)
+    lost = tuple(case for case, rate in before.items() if rate and case not in after)
     return Comparison(
         old_name,
         new_name,
-        paired([later - earlier for _, earlier, later in changes]),
+        difference,
         tuple(Change(case, float(a), float(b)) for case, a, b in changes if b > a),
         tuple(Change(case, float(a), float(b)) for case, a, b in changes if b < a),
-        tuple(case for case, a, b in changes if a == 1 and b == 0),
+        regressions,
         tuple(sorted({result.case for result in (*old, *new)} - set(both))),
         added(lambda result: result.tokens),
         added(lambda result: result.seconds),
-        tuple(case for case, rate in before.items() if rate and case not in after),
+        lost,
+        difference.verdict,
+        _said(difference, old_name, new_name),
+        difference.verdict == "worse" or bool(regressions or lost) or not both,
     )
+
+
+def _said(found: PairedDifference, old: str, new: str) -> str:
+    """Return a difference in one sentence."""
+    if not found.pairs:
+        return f"inconclusive: from {old} to {new} {found.advice}"
+    low, high = found.interval.low, found.interval.high
+    cases = "1 case" if found.pairs == 1 else f"{found.pairs:,} cases"
+    interval = f"95 % interval {low:+.1%} to {high:+.1%}, {cases}"
+    change = f"{found.verdict}: {found.mean:+.1%} from {old} to {new} ({interval})"
+    return f"{change}; {found.advice}" if found.advice else change
 
 
 def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
@@ -140,9 +139,6 @@ def _by_case(results: Iterable[CaseResult], value: Callable[[CaseResult], float]
     return found
 
 
-LEAST_FOR_A_BOUND = 10
-
-
 class Rate(Struct, frozen=True):
     """The runs that passed, and a rate with its interval over ``cases``, repeats reduced first.
 
@@ -153,17 +149,8 @@ class Rate(Struct, frozen=True):
     total: int
     rate: float
     interval: Interval
-    failures_at_most: float | None = None
-    cases: int = 0
-
-    @classmethod
-    def of(cls, rows: Sequence[CaseRow], rates: Mapping[str, Fraction]) -> Rate:
-        """Return the rate with its Wilson interval."""
-        passed, total = sum(row.passed for row in rows), sum(row.judged for row in rows)
-        cases, successes = len(rates), sum(rates.values(), Fraction())
-        bound = failure_bound(cases) if LEAST_FOR_A_BOUND <= cases == successes else None
-        rate = float(successes / cases) if cases else 0.0
-        return cls(passed, total, rate, wilson(successes, cases), bound, cases)
+    failures_at_most: float | None
+    cases: int
 
 
 class Repeats(Struct, frozen=True):
@@ -175,21 +162,13 @@ class Repeats(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """The mean cost of the runs that were completed."""
+    """The mean cost of the completed runs; those that an error or a time-out cut off have no price."""
 
     turns: float
     tool_calls: float
     script_runs: float
     tokens: float
     seconds: float
-
-    @classmethod
-    def of(cls, results: Sequence[CaseResult]) -> Cost:
-        """Return the means. Runs that an error or a time-out cut off have no price."""
-        ran = [result for result in results if result.outcome in RAN_THROUGH]
-        return cls(*(
-            fmean(getattr(result, name) for result in ran) if ran else 0.0 for name in cls.__struct_fields__
-        ))  # fmt: skip
 
 
 # Marks of runs without a verdict, and the fields that count them.
@@ -206,7 +185,10 @@ class UndecidedRuns(Struct, frozen=True, kw_only=True):
 
 
 class CaseRow(UndecidedRuns, frozen=True):
-    """One case in one configuration: how often it passed, and what is wrong where it did not."""
+    """One case in one configuration: how often it passed, and what is wrong where it did not.
+
+    ``mark`` is the verdict in one word; a case passes only if every run of it did.
+    """
 
     case: str
     configuration: str
@@ -215,15 +197,9 @@ class CaseRow(UndecidedRuns, frozen=True):
     why: str
     cost: Cost
     runs: tuple[str, ...]
-    answer: str = ""
-    vacuous: tuple[str, ...] = ()
-
-    @property
-    def mark(self) -> str:
-        """Return the verdict in one word; a case passes only if every run of it did."""
-        if self.judged > self.passed:
-            return "flaky" if self.passed else "fail"
-        return next((mark for mark, field in _UNDECIDED.items() if getattr(self, field)), "pass")
+    answer: str
+    vacuous: tuple[str, ...]
+    mark: str
 
 
 class ConfigurationSummary(UndecidedRuns, frozen=True):
@@ -323,17 +299,23 @@ def _undecided(results: Sequence[CaseResult]) -> dict[str, int]:
 
 def _row(case: str, configuration: str, results: Sequence[CaseResult]) -> CaseRow:
     others = [result for result in results if result.outcome != "pass"]
+    passed = len(results) - len(others)
+    judged = sum(result.outcome in JUDGED for result in results)
+    mark = next((mark for mark in _UNDECIDED if any(result.outcome == mark for result in others)), "pass")
+    if judged > passed:
+        mark = "flaky" if passed else "fail"
     checks = (check for result in results for check in result.checks)
     return CaseRow(
         case,
         configuration,
-        len(results) - len(others),
-        sum(result.outcome in JUDGED for result in results),
+        passed,
+        judged,
         next((result.why for result in others if result.why), ""),
-        Cost.of(results),
+        _cost(results),
         tuple(result.run for result in results if result.run),
         [*others, *results][0].answer,
         tuple(dict.fromkeys(check.name for check in checks if check.holds == "vacuous")),
+        mark,
         **_undecided(results),
     )
 
@@ -344,15 +326,32 @@ def _column(evaluation: Evaluation, name: str, rows: Sequence[CaseRow]) -> Confi
     checks = [check for result in results for check in result.checks]
     return ConfigurationSummary(
         name,
-        Rate.of(own, rates_of(results)),
+        _rate(own),
         sum(check.holds == "vacuous" for check in checks),
         tuple(sorted({check.judge for check in checks if check.judge})),
         _repeats(own),
-        Cost.of(results),
+        _cost(results),
         tuple(row.case for row in own if row.mark == "flaky"),
         triggers_of(evaluation.header.cases, results),
         **_undecided(results),
     )
+
+
+def _cost(results: Sequence[CaseResult]) -> Cost:
+    ran = [result for result in results if result.outcome in RAN_THROUGH]
+    means = (
+        fmean(getattr(result, name) for result in ran) if ran else 0.0 for name in Cost.__struct_fields__
+    )
+    return Cost(*means)
+
+
+def _rate(rows: Sequence[CaseRow]) -> Rate:
+    passed, total = sum(row.passed for row in rows), sum(row.judged for row in rows)
+    rates = [Fraction(row.passed, row.judged) for row in rows if row.judged]
+    cases, successes = len(rates), sum(rates, Fraction())
+    bound = 3 / cases if LEAST_FOR_A_BOUND <= cases == successes else None  # the rule of three
+    rate = float(successes / cases) if cases else 0.0
+    return Rate(passed, total, rate, wilson(successes, cases), bound, cases)
 
 
 def _repeats(rows: Sequence[CaseRow]) -> Repeats | None:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from vademecum.evals.reports.statistics import Interval
-from vademecum.evals.reports.summary import CaseRow, Comparison, ConfigurationSummary, Summary
-from vademecum.evals.reports.triggers import SkillRate, Triggers
+from vademecum.evals.reports.summary import CaseRow, ConfigurationSummary, Summary
+from vademecum.evals.reports.triggers import Triggers
 from vademecum.evals.results import Evaluation
 
 MAX_TABLE_NAMES = 20
@@ -133,28 +133,12 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (f" and {more} more" if more > 0 else "")
 
 
-_COMPUTED: dict[type, tuple[str, ...]] = {
-    CaseRow: ("mark",),
-    Comparison: ("verdict", "said", "regression"),
-    SkillRate: ("precision", "recall", "precision_interval", "recall_interval"),
-    Triggers: ("false_trigger_rate", "false_trigger_interval"),
-}
-
-
 def summary_document(evaluation: Evaluation, summary: Summary) -> dict[str, Any]:
     """Return the JSON document of an evaluation and its summary."""
     return {
-        **document(summary),
+        **msgspec.to_builtins(summary),
         "passed": summary.is_clean,
         "notes": notes(summary),
         "results": msgspec.to_builtins(evaluation.results),
         "place": evaluation.place,
     }
-
-
-def document(value: Any) -> Any:
-    """Return a value of plain types; what is computed from a value's fields stands beside them."""
-    if isinstance(value, msgspec.Struct):
-        names = (*value.__struct_fields__, *_COMPUTED.get(type(value), ()))
-        return {name: document(getattr(value, name)) for name in names}
-    return [document(each) for each in value] if isinstance(value, tuple) else value

@@ -16,36 +16,29 @@ NO_SKILL = "no skill"
 
 
 class SkillRate(Struct, frozen=True):
-    """One skill: how many requests took it rightly, how many wrongly, and how many missed it."""
+    """One skill: how many requests took it rightly, how many wrongly, and how many missed it.
+
+    The precision is over the requests that took it, the recall over those that should; None if there is none.
+    """
 
     skill: str
     right: int
     wrongly_taken: int
     missed: int
+    precision: float | None
+    precision_interval: Interval
+    recall: float | None
+    recall_interval: Interval
 
-    @property
-    def precision(self) -> float | None:
-        """Return the share of right ones among the requests that took it; None if there is none."""
-        return _share(self.right, self.right + self.wrongly_taken)
-
-    @property
-    def recall(self) -> float | None:
-        """Return the share of those that took it among the requests that should; None if there is none."""
-        return _share(self.right, self.right + self.missed)
-
-    @property
-    def precision_interval(self) -> Interval:
-        """Return the Wilson interval of the precision."""
-        return wilson(self.right, self.right + self.wrongly_taken)
-
-    @property
-    def recall_interval(self) -> Interval:
-        """Return the Wilson interval of the recall."""
-        return wilson(self.right, self.right + self.missed)
+    @classmethod
+    def of(cls, skill: str, right: int, wrongly_taken: int, missed: int) -> SkillRate:
+        """Return the rates with their Wilson intervals."""
+        shares = (*_share(right, right + wrongly_taken), *_share(right, right + missed))
+        return cls(skill, right, wrongly_taken, missed, *shares)
 
 
-def _share(some: int, all_: int) -> float | None:
-    return some / all_ if all_ else None
+def _share(some: int, all_: int) -> tuple[float | None, Interval]:
+    return some / all_ if all_ else None, wilson(some, all_)
 
 
 class Cell(Struct, frozen=True):
@@ -69,18 +62,10 @@ class Triggers(Struct, frozen=True):
     ranked_first: int
     wanted: int
     unknown: int
-    negatives: int = 0
-    false_triggers: int = 0
-
-    @property
-    def false_trigger_rate(self) -> float | None:
-        """Return the share of false triggers; None if no request must not trigger."""
-        return _share(self.false_triggers, self.negatives)
-
-    @property
-    def false_trigger_interval(self) -> Interval:
-        """Return the Wilson interval of that share."""
-        return wilson(self.false_triggers, self.negatives)
+    negatives: int
+    false_triggers: int
+    false_trigger_rate: float | None
+    false_trigger_interval: Interval
 
 
 def is_right(wanted: str, taken: str) -> bool:
@@ -100,45 +85,41 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[CaseResult]) -> Tri
     known = [result for result in about if result.outcome in RAN_THROUGH]
     right, wrong, missed = Counter[str](), Counter[str](), Counter[str]()
     cells: Counter[tuple[str, str]] = Counter()
-    first = wanted = negatives = false = 0
+    first = wanted = false = 0
     for result in known:
-        case = lines[result.case]
-        taken = set(result.skills)
-        hits, wrongly = taken & set(case.wanted), _wrongly(case, taken)
+        case, taken = lines[result.case], set(result.skills)
+        row, wrongly = _row(case, taken)
+        hits = taken & set(case.wanted)
         right.update(hits)
         wrong.update(wrongly)
         if case.wanted:
             wanted += 1
-            first += result.ranked[:1] != () and result.ranked[0] in case.wanted
-            missed.update(name for name in case.needed if name not in taken)
+            first += any(name in case.wanted for name in result.ranked[:1])
+            missed.update(set(case.needed) - taken)
             missed.update(case.one_of[:1] if not taken & set(case.one_of) else ())
-        else:
-            negatives += 1
-            false += bool(wrongly)
-        row = min(hits) if hits else _row(case)
+        elif wrongly:
+            false += 1
         shown = [*sorted(hits)[:1], *sorted(wrongly)] or [*result.skills[:1]] or [NONE]
-        cells.update((row, name) for name in shown)
+        cells.update((min(hits, default=row), name) for name in shown)
     names = sorted({*right, *wrong, *missed})
+    negatives = len(known) - wanted
     return Triggers(
-        SkillRate("all", right.total(), wrong.total(), missed.total()),
-        tuple(SkillRate(name, right[name], wrong[name], missed[name]) for name in names),
+        SkillRate.of("all", right.total(), wrong.total(), missed.total()),
+        tuple(SkillRate.of(name, right[name], wrong[name], missed[name]) for name in names),
         tuple(Cell(*pair, count) for pair, count in sorted(cells.items())),
         first,
         wanted,
         len(about) - len(known),
         negatives,
         false,
+        *_share(false, negatives),
     )
 
 
-def _wrongly(case: CaseLine, taken: set[str]) -> set[str]:
-    """Return the skills that a request took and must not: if it wants some, all others."""
+def _row(case: CaseLine, taken: set[str]) -> tuple[str, set[str]]:
+    """Return the row of a request, and the skills that it took and must not: if it wants some, all others."""
     if case.wanted:
-        return taken - set(case.wanted)
-    return taken if ANY_SKILL in case.unwanted else taken & set(case.unwanted)
-
-
-def _row(case: CaseLine) -> str:
-    if case.wanted:
-        return case.wanted[0]
-    return NO_SKILL if ANY_SKILL in case.unwanted else f"not {case.unwanted[0]}"
+        return case.wanted[0], taken - set(case.wanted)
+    if ANY_SKILL in case.unwanted:
+        return NO_SKILL, taken
+    return f"not {case.unwanted[0]}", taken & set(case.unwanted)
