@@ -386,8 +386,9 @@ def test_when_we_die_while_it_is_being_started(tmp_path: Path, sandbox: Real) ->
         pass_fds=launch.pass_on,
         start_new_session=True,
     )
-    held = (launch.status, launch.lifeline, launch.release, launch.stdin, *launch.pass_on)
-    for descriptor in held:
+    for end in (launch.status, launch.lifeline, launch.release):
+        end.close()
+    for descriptor in (launch.stdin, *launch.pass_on):
         if descriptor is not None:
             os.close(descriptor)
     started.wait(timeout=60)

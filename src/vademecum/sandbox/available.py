@@ -17,8 +17,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from io import FileIO
 from pathlib import Path
-from types import CodeType
 from typing import Any, Literal
 
 from vademecum.config import SandboxName
@@ -38,7 +38,6 @@ from vademecum.sandbox.base import (
     make_mount_points,
     nameless,
     own_python,
-    resource_limits,
 )
 from vademecum.sandbox.process import Ended, Streams, run_command
 from vademecum.sandbox.seccomp import Sockets, filter_of
@@ -107,25 +106,21 @@ class Unconfined:
     name = "none"
     hides = False
 
-    def launch(
-        self, argv: list[str], jail: Jail, *, doors: tuple[str, ...] = (), stdin: int | None = None
-    ) -> Launch:
+    def launch(self, argv: list[str], jail: Jail, *, stdin: int | None = None) -> Launch:
         """Prepare the supervisor, which is told what to do through a file without a name."""
         if jail.hidden and not self.hides:
             raise SandboxFailed(f"{self.name} cannot hide files: copy what the command may read.")
-        job = self._job(argv, jail) | {"doors": doors}
+        job = self._job(argv, jail)
         make_mount_points(jail, links=True)
-        status, speak = os.pipe()
-        lifeline, hold = os.pipe()
-        words, passed, doorway = _program(job, jail, speak, lifeline)
-        return Launch(words, {}, (speak, lifeline, *passed), status, hold, stdin=stdin, doorway=doorway)
+        given, kept = _pipes()
+        words, passed, doorway = _program(job, jail, *given)
+        return Launch(words, {}, (*given, *passed), stdin, *kept, doorway)
 
     def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
         return {
             "argv": argv,
             "directory": str(jail.directory),
             "environment": _environment_of(jail),
-            "limits": resource_limits(jail.limits),
             "alone": True,
             "filter": None,
             "rules": [],
@@ -183,28 +178,30 @@ def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> l
     return [*found, *((path, _WRITE, True) for path in writable)]
 
 
+def _pipes() -> tuple[tuple[int, int, int], tuple[FileIO, FileIO, FileIO]]:
+    """Make the pipes for status, lifeline and release: the ends for the sandbox, and those that we keep."""
+    status, speak = os.pipe()
+    lifeline, hold = os.pipe()
+    wait, release = os.pipe()
+    return (speak, lifeline, wait), (FileIO(status), FileIO(hold, "w"), FileIO(release, "w"))
+
+
 def _program(
     job: dict[str, object], jail: Jail, *descriptors: int
-) -> tuple[list[str], list[int], int | None]:
+) -> tuple[list[str], list[int], socket.socket | None]:
     """Return words that run our program with a job and these descriptors, and the ones to pass on besides.
 
     The last is a socket from which the listening one comes, if the jail has a proxy.
     """
-    outer = inner = None
+    job, passed, outer = job | {"network": jail.network != "none", "port": PROXY_PORT}, [], None
     if isinstance(jail.network, ByProxy):
-        outer, inner = (end.detach() for end in socket.socketpair())
-    job = job | {"network": jail.network != "none", "doorway": inner, "port": PROXY_PORT}
-    told = nameless(marshal.dumps((_supervisor(), job)))
+        outer, inner = socket.socketpair()
+        passed = [inner.detach()]
+    supervisor: Any = importlib.util.find_spec("vademecum.sandbox.supervise")  # which is not imported here
+    code = supervisor.loader.get_code(supervisor.name)
+    told = nameless(marshal.dumps((code, job | {"doorway": passed[0] if passed else None})))
     words = [BASE_PYTHON, "-I", "-S", "-c", _PROGRAM, *map(str, (told, *descriptors))]
-    return words, [told] if inner is None else [told, inner], outer
-
-
-@cache
-def _supervisor() -> CodeType:
-    """Return our program, compiled; it is not imported here."""
-    spec: Any = importlib.util.find_spec("vademecum.sandbox.supervise")
-    code: CodeType = spec.loader.get_code(spec.name)
-    return code
+    return words, [told, *passed], outer
 
 
 class Bubblewrap:
@@ -219,14 +216,7 @@ class Bubblewrap:
             raise SandboxFailed("bubblewrap is not usable here: bwrap is not installed.")
         self._bwrap = found
 
-    def launch(
-        self,
-        argv: list[str],
-        jail: Jail,
-        *,
-        doors: tuple[str, ...] = (),  # noqa: ARG002
-        stdin: int | None = None,
-    ) -> Launch:
+    def launch(self, argv: list[str], jail: Jail, *, stdin: int | None = None) -> Launch:
         """Prepare bwrap, which waits inside until its limits are set, with a filter on system calls.
 
         For a proxy, for rules of Landlock and for very many words, a program of ours becomes the command
@@ -242,10 +232,7 @@ class Bubblewrap:
             binds = _binds_of(replace(jail, readable=readable, mounted=(), hidden=()))
         assert binds is not None
         make_mount_points(jail, links=bool(rules))
-        limits = resource_limits(jail.limits)
-        status, speak = os.pipe()
-        wait, release = os.pipe()
-        lifeline, hold = os.pipe()
+        (speak, lifeline, wait), kept = _pipes()
         passed = [speak, wait, *([] if stdin is None else [stdin])]
         doorway = None
         if ours:
@@ -266,9 +253,8 @@ class Bubblewrap:
             *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
             *("--chdir", str(jail.directory), *words),
         ]
-        environment, given = _environment_of(jail), tuple(passed)
         check = partial(_check_fifos, jail) if jail.mounted and not rules else None
-        return Launch(words, environment, given, status, hold, release, lifeline, doorway, limits, check)
+        return Launch(words, _environment_of(jail), tuple(passed), lifeline, *kept, doorway, check)
 
 
 def _rules(jail: Jail) -> list[_Rule]:

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -21,7 +20,7 @@ from typing import Any, BinaryIO, Literal
 
 from vademecum.errors import SandboxFailed, ToolRefused
 from vademecum.sandbox.base import ByProxy, Jail, Sandbox, nameless, remove_mount_points
-from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage
+from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage, limit
 
 Stream = Literal["out", "err"]
 OnOutput = Callable[[Stream, bytes], None]
@@ -38,7 +37,6 @@ _CHUNK_BYTES, _SHOWN_BYTES = 1024 * 1024, 64 * 1024
 _LOOK_SECONDS = 0.05
 _GATHER_SECONDS = 0.02  # what is printed within this time is passed on together
 _PATIENCE_SECONDS = 10.0
-_NICE = 10
 _WORD_OVERHEAD = 9
 
 
@@ -100,7 +98,7 @@ def run_command(  # noqa: PLR0913 - what a command depends on
         pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes, on_output)))
         running = _Running(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
         stack.callback(running.close)
-        reason = running.watch(jail, usage, deadline=started + jail.limits.seconds, cancelled=cancelled)
+        reason = running.watch(usage, deadline=started + jail.limits.seconds, cancelled=cancelled)
         running.end(forced=reason != "exited")
         pump.finish()
         seconds = time.monotonic() - started
@@ -129,11 +127,12 @@ class _Pump:
     cap, or a file that cannot be written.
 
     The listener runs in a thread of its own and reads from the files, so that a slow one delays neither the
-    command nor its limits; what it is given is complete and in order for each stream.
+    command nor its limits; what it is given is complete and in order for each stream. ``poll`` knows the
+    pipes that are open.
     """
 
     def __init__(self, streams: Streams, cap: int, on_output: OnOutput | None) -> None:
-        self._left = cap
+        self._left, self.poll = cap, select.poll()
         self.stopped: Literal["output", "disk"] | None = None
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
         self.files: dict[int, BinaryIO] = {}
@@ -145,7 +144,8 @@ class _Pump:
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
             self.writers.append(writer)
             self.files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
-        self._grown, self._complete = threading.Event(), threading.Event()
+            self.poll.register(reader, select.POLLIN)
+        self._complete = threading.Event()
         self._abandoned = False
         self._listener: threading.Thread | None = None
         if on_output is not None:
@@ -158,11 +158,8 @@ class _Pump:
         while self.writers:
             os.close(self.writers.pop())
 
-    def pass_on(self, poll: select.poll | None = None) -> bool:
-        """Append what is in the pipes to the files, without waiting; return whether there was anything.
-
-        Pipes at their end are taken out of ``poll``.
-        """
+    def pass_on(self) -> bool:
+        """Append what is in the pipes to the files, without waiting; return whether there was anything."""
         moved = False
         for reader in list(self.files):
             try:
@@ -170,7 +167,7 @@ class _Pump:
             except BlockingIOError:
                 continue
             if size == 0:
-                self._close(reader, poll)
+                self._close(reader)
                 continue
             moved = True
             kept = min(size, self._left)
@@ -183,8 +180,6 @@ class _Pump:
                     data = data[self.files[reader].write(data) :]
             except OSError:
                 self.stopped = "disk"
-        if moved:
-            self._grown.set()
         return moved
 
     def finish(self) -> None:
@@ -197,12 +192,11 @@ class _Pump:
         """Close everything; a listener that has not caught up gets no more."""
         self.close_writers()
         for reader in list(self.files):
-            self._close(reader, None)
+            self._close(reader)
         self._end_listening(0)
 
-    def _close(self, reader: int, poll: select.poll | None) -> None:
-        if poll is not None:
-            poll.unregister(reader)
+    def _close(self, reader: int) -> None:
+        self.poll.unregister(reader)
         self.files.pop(reader).close()
         os.close(reader)
 
@@ -210,7 +204,6 @@ class _Pump:
         """Wait until the listener has everything, or for so many seconds."""
         if self._listener is not None:
             self._complete.set()
-            self._grown.set()
             self._listener.join(seconds)
             self._abandoned, self._listener = True, None
 
@@ -219,8 +212,6 @@ class _Pump:
         with open(streams.out, "rb", buffering=0) as out, open(streams.err, "rb", buffering=0) as err:
             complete = False
             while not complete:
-                self._grown.wait()
-                self._grown.clear()
                 complete = self._complete.wait(_GATHER_SECONDS)
                 files: tuple[tuple[Stream, BinaryIO], ...] = (("out", out), ("err", err))
                 for stream, file in files:
@@ -231,7 +222,7 @@ class _Pump:
 
 
 class _Running:
-    """One started sandbox; it owns the descriptors of its launch that stay open here."""
+    """One started sandbox; it owns the ends of its launch that stay open here."""
 
     def __init__(  # noqa: PLR0913 - what a command depends on
         self,
@@ -244,16 +235,12 @@ class _Running:
         group: ControlGroup,
     ) -> None:
         """Start the sandbox; all descriptors that it gets are closed here."""
-        self._pump, self._group, self._words = pump, group, b""
-        self._open: set[int] = set()
+        self._pump, self._group, self._jail, self._words = pump, group, jail, b""
         given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
         passed = [given]
         try:
-            launch = sandbox.launch(argv, jail, doors=group.doors, stdin=given)
+            self._launch = launch = sandbox.launch(argv, jail, stdin=given)
             passed = [launch.stdin, *launch.pass_on]
-            kept = (launch.status, launch.lifeline, launch.release, launch.doorway)
-            self._launch = launch
-            self._open |= {each for each in kept if each is not None}
             self._process = subprocess.Popen(  # noqa: S603 - that is the purpose
                 launch.words,
                 env=launch.environment,
@@ -265,31 +252,29 @@ class _Running:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            for descriptor in list(self._open):
-                self._close(descriptor)
             raise SandboxFailed(f"{sandbox.name} could not be started ({error}): nothing ran.") from error
         finally:
             pump.close_writers()
             for passed_on in passed:
                 if passed_on is not None:
                     os.close(passed_on)
-        os.set_blocking(launch.status, False)
+        os.set_blocking(launch.status.fileno(), False)
 
-    def watch(self, jail: Jail, usage: JobUsage, *, deadline: float, cancelled: Callable[[], bool]) -> Reason:
+    def watch(self, usage: JobUsage, *, deadline: float, cancelled: Callable[[], bool]) -> Reason:
         """Let the command begin and wait for its end; meanwhile pass its output on, and check its limits."""
-        launch, poll = self._launch, select.poll()
+        launch, poll = self._launch, self._pump.poll
         if launch.check is not None:
             launch.check()
         ask = look = time.monotonic() + _LOOK_SECONDS
         with open(os.pidfd_open(self._process.pid), "rb", buffering=0) as process:
-            begins = () if launch.release is None else (launch.status,)
-            hands = () if launch.doorway is None else (launch.doorway,)
-            for descriptor in (process.fileno(), *self._pump.files, *begins, *hands):
-                poll.register(descriptor, select.POLLIN)
+            for end in (process, launch.status, launch.doorway):
+                if end is not None:
+                    poll.register(end, select.POLLIN)
             while True:
                 left = deadline - time.monotonic()
                 ready = {number for number, _ in poll.poll(max(0.0, min(_LOOK_SECONDS, left)) * 1000)}
-                self._attend(ready, poll, jail)
+                self._pump.pass_on()
+                self._attend(ready)
                 if self._pump.stopped is not None:
                     return self._pump.stopped
                 if process.fileno() in ready:
@@ -309,33 +294,25 @@ class _Running:
                 # Checking must never cost more than a tenth of the time.
                 look = now + max(_LOOK_SECONDS, 10 * (time.monotonic() - now))
 
-    def _attend(self, ready: set[int], poll: select.poll, jail: Jail) -> None:
-        """Pass on what is there: output, the number of a first process that waits, a socket for the proxy."""
-        self._pump.pass_on(poll)
-        if self._launch.status in ready and (inside := self.said("child-pid")) is not None:
-            poll.unregister(self._launch.status)
-            self._admit(inside)
-        if self._launch.doorway in ready:
-            poll.unregister(self._launch.doorway)
-            self._serve(self._launch.doorway, jail)
-
-    def _admit(self, inside: int) -> None:
-        """Set the limits of the first process inside, which waits for that, and let it begin."""
-        with contextlib.suppress(ProcessLookupError):  # it may be gone by now, which its status will say
-            os.setpriority(os.PRIO_PROCESS, inside, _NICE)
-            for number, most in self._launch.limits:
-                resource.prlimit(inside, number, (most, most))
-            for door in self._group.doors:
-                Path(door).write_text(str(inside))
-        self._close(self._launch.release)
-
-    def _serve(self, doorway: int, jail: Jail) -> None:
-        """Take the socket that listens inside, and give it to the proxy; it may be gone already."""
-        assert isinstance(jail.network, ByProxy)
-        with socket.socket(fileno=os.dup(doorway)) as way:
-            _, descriptors, _, _ = socket.recv_fds(way, 1, 1)
-        for descriptor in descriptors:
-            jail.network.serve(socket.socket(fileno=descriptor))
+    def _attend(self, ready: set[int]) -> None:
+        """Let a first process that waits begin, and give the proxy the socket that listens inside."""
+        status, release, doorway = self._launch.status, self._launch.release, self._launch.doorway
+        if status.fileno() in ready and (inside := self.said("child-pid")) is not None:
+            self._pump.poll.unregister(status)
+            with contextlib.suppress(
+                ProcessLookupError, BrokenPipeError
+            ):  # its status will say that it is gone
+                limit(inside, self._jail.limits)
+                self._group.enter(inside)
+                release.write(b"x")
+            release.close()
+        if doorway is not None and doorway.fileno() in ready:
+            assert isinstance(self._jail.network, ByProxy)
+            self._pump.poll.unregister(doorway)
+            with doorway:
+                _, descriptors, _, _ = socket.recv_fds(doorway, 1, 1)
+            for descriptor in descriptors:  # none if it is gone already
+                self._jail.network.serve(socket.socket(fileno=descriptor))
 
     def end(self, *, forced: bool) -> None:
         """Make sure that it is gone, with everything that it started."""
@@ -348,7 +325,7 @@ class _Running:
                 os.kill(inside, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_PATIENCE_SECONDS)
-        self._close(self._launch.lifeline)
+        self._launch.lifeline.close()
         try:
             self._process.wait(_PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -359,19 +336,14 @@ class _Running:
         """End it if it still runs, and let go of everything."""
         if self._process.returncode is None:
             self.end(forced=True)
-        for descriptor in list(self._open):
-            self._close(descriptor)
-
-    def _close(self, descriptor: int | None) -> None:
-        if descriptor is not None and descriptor in self._open:
-            self._open.remove(descriptor)
-            os.close(descriptor)
+        for end in (self._launch.status, self._launch.release, self._launch.doorway):
+            if end is not None:
+                end.close()
 
     def said(self, key: Literal["child-pid", "started", "error", "exit-code"]) -> Any:
         """Return the last value that the sandbox gave for a key, if any."""
-        with contextlib.suppress(BlockingIOError):
-            while len(self._words) < MAX_STATUS_BYTES and (piece := os.read(self._launch.status, 4096)):
-                self._words += piece
+        while len(self._words) < MAX_STATUS_BYTES and (piece := self._launch.status.read(4096)):
+            self._words += piece
         found = None
         for line in self._words.splitlines():
             with contextlib.suppress(ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import stat
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from vademecum.errors import SandboxFailed
-from vademecum.sandbox.base import Jail
+from vademecum.sandbox.base import Jail, Limits
 
 Exceeded = Literal["memory", "processes", "disk"]
 
@@ -22,9 +23,12 @@ MAX_EARLIER_ENTRIES = 1_000_000
 MIN_FREE_BYTES = 64 * 1024 * 1024
 OWN_PROCESSES = 5  # those of the sandbox itself
 
+_NICE = 10
+
 # A control group caps the number of processes also for root, who is exempt from ``RLIMIT_NPROC``.
 _MOUNT = Path("/sys/fs/cgroup")
 _PREFIX = "vademecum-"
+_NO_GROUP = Path("/nonexistent")
 _ATTEMPTS, _ATTEMPT_SECONDS = 200, 0.002
 
 
@@ -145,17 +149,36 @@ def _socket_bytes() -> int:
         return 212_992
 
 
-class ControlGroup:
-    """A group for one command of root; ``doors`` is the file that a process enters by writing its number.
+def limit(pid: int, limits: Limits) -> None:
+    """Set the limits of a process, which those that it starts inherit."""
+    found = [
+        (resource.RLIMIT_DATA, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+    ]
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        # The limit counts everything the user runs; there is never more than all that runs here.
+        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+        found.append((resource.RLIMIT_NPROC, running + limits.processes))
+    for number, most in found:
+        own = resource.getrlimit(number)[1]  # cannot be raised
+        value = most if own == resource.RLIM_INFINITY else min(most, own)
+        resource.prlimit(pid, number, (value, value))
+    os.setpriority(os.PRIO_PROCESS, pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICE))
 
-    For other users, and on systems without such groups, ``doors`` is empty and nothing is limited.
-    """
+
+class ControlGroup:
+    """A group for one command of root; for others, and on systems without such groups, it limits nothing."""
 
     def __init__(self, processes: int) -> None:
         """Make a group for so many processes."""
-        path = _new_group(processes) if os.geteuid() == 0 else None
-        self._path = path or Path("/nonexistent")
-        self.doors = () if path is None else (str(path / "cgroup.procs"),)
+        self._path = (_new_group(processes) if os.geteuid() == 0 else None) or _NO_GROUP
+
+    def enter(self, pid: int) -> None:
+        """Move a process into the group."""
+        if self._path != _NO_GROUP:
+            (self._path / "cgroup.procs").write_text(str(pid))
 
     def was_full(self) -> bool:
         """Return whether the cap stopped a process from being started."""
