@@ -22,7 +22,7 @@ from vademecum.files import copy_opened, sha256_of
 from vademecum.masking import Secrets
 from vademecum.nearest import meant, nearest
 from vademecum.paths import check_relative
-from vademecum.tools.workspace import Located, Workspace, open_file
+from vademecum.tools.workspace import Located, Workspace, open_located
 
 if TYPE_CHECKING:
     from vademecum.runs.stored import RunOutput
@@ -294,7 +294,7 @@ def _copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str
 def _copy_file(located: Located, target: Path, left: list[int]) -> None:
     """Copy what was opened, so that no link can lead elsewhere later."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    left[0] -= copy_opened(open_file(located), target, most=left[0])
+    left[0] -= copy_opened(open_located(located), target, most=left[0])
     if left[0] < 0:
         raise ToolRefused(
             f"The inputs are larger than {MAX_INPUT_BYTES:,} bytes together: name fewer.", code="too-large"

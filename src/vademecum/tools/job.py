@@ -335,7 +335,7 @@ def _packages_for(text: str, snapshot: Path, relative: str) -> tuple[str, ...]:
     from vademecum.tools.packages import requirements  # noqa: PLC0415 - 10 ms, for these scripts alone
 
     wanted = requirements.requirements_of(text, snapshot, relative)
-    return () if requirements.are_installed(wanted) else wanted
+    return () if all(map(requirements.is_installed, wanted)) else wanted
 
 
 def _interpreter_of(script: Path, head: bytes, path: str) -> Interpreter:

@@ -7,10 +7,10 @@ import glob
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from vademecum.errors import FileRefused, PathRefused, ToolRefused, VademecumError
+from vademecum.errors import PathRefused, ToolRefused, VademecumError
 from vademecum.paths import check_relative, leads_out, open_contained, open_contained_directory
 
 MAX_MATCHES = 1000
@@ -30,11 +30,11 @@ class Located:
     relative: str
     name: str
     rule: str
-    path: Path = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Put the absolute path together."""
-        object.__setattr__(self, "path", self.root / self.relative)
+    @property
+    def path(self) -> Path:
+        """The absolute path."""
+        return self.root / self.relative
 
 
 class Workspace:
@@ -127,21 +127,11 @@ class Workspace:
         return text
 
 
-def open_file(located: Located) -> int:
-    """Open a file for reading."""
-    return _opened(open_contained, located)
-
-
-def open_directory(located: Located) -> int:
-    """Open a directory for listing."""
-    return _opened(open_contained_directory, located)
-
-
-def _opened(opener: Callable[[Path, str], int], located: Located) -> int:
+def open_located(located: Located, *, directory: bool = False) -> int:
+    """Open a file for reading, or a directory for listing."""
     try:
+        opener = open_contained_directory if directory else open_contained
         return opener(located.root, located.relative)
-    except FileRefused as error:
-        raise ToolRefused(str(error), code=error.code) from error
     except OSError as error:
         raise _unusable(located, error) from error
 
@@ -185,7 +175,7 @@ def files_below(located: Located, may_read: Callable[[Path], bool]) -> Iterator[
     """
     prefix = "" if located.name == "." else f"{located.name}/"
     base = Path(os.path.realpath(located.path))
-    top = open_directory(located)
+    top = open_located(located, directory=True)
     try:
         for place, directories, files, descriptor in os.fwalk(".", dir_fd=top):
             directories[:] = sorted(name for name in directories if name not in _PASSED_OVER)

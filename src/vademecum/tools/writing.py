@@ -17,7 +17,7 @@ from pathlib import Path
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.tools.calls import EditFile, Observation
 from vademecum.tools.exchange import Stamp, stamp_of
-from vademecum.tools.workspace import Located, open_file, open_parent
+from vademecum.tools.workspace import Located, open_located, open_parent
 
 MAX_COMPARED_BYTES = 1024 * 1024
 MAX_EDITED_BYTES = 10 * 1024 * 1024
@@ -73,7 +73,7 @@ def edited(call: EditFile, located: Located) -> bytes:
 def content_digest(located: Located) -> str:
     """Return the digest of what a file contains now, or nothing if it is not there."""
     try:
-        with os.fdopen(open_file(located), "rb") as file:
+        with os.fdopen(open_located(located), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (VademecumError, OSError):
         return ""
@@ -82,7 +82,7 @@ def content_digest(located: Located) -> str:
 def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
     """Return what a file contains, at most one byte more than the cap, or ``None`` if it is not there."""
     try:
-        with os.fdopen(open_file(located), "rb") as file:
+        with os.fdopen(open_located(located), "rb") as file:
             return file.read(cap + 1)
     except VademecumError:
         return None

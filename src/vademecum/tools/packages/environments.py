@@ -16,6 +16,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import math
 import os
 import shutil
 import stat
@@ -24,7 +25,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -63,7 +64,7 @@ class Environment:
     python: Path
     readable: tuple[Path, ...]
     lock: str
-    cached: bool = True
+    cached: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,9 @@ class Environments:
         """Return the environment if it is built already and not damaged; nothing is started for that."""
         if self._directory is None:
             return None
-        place = self._directory / _key(requirements)
-        found = _described(place)
-        if found is None:
-            return None
-        return Environment(place / "bin" / "python", (place, *_base_readable()), found.lock)
+        home = self._directory / _key(requirements)
+        found = _described(home)
+        return None if found is None else _environment(home, found.lock, cached=True)
 
     def get(
         self,
@@ -118,25 +117,30 @@ class Environments:
         if found is not None:
             return found
         uv, env = find_uv(self._context.env), uv_environment(self._context)
-        limits = _StopConditions(time.monotonic() + self._seconds, cancelled)
-        with self._locked(progress, limits) as directory:
+        deadline = time.monotonic() + self._seconds
+
+        def stopped() -> bool:
+            """Raise if it is time to end."""
+            if cancelled():
+                text = "The packages were not installed: it was cancelled."
+                raise ToolRefused(text, code="stopped-cancelled")
+            if time.monotonic() > deadline:
+                raise failed("it takes too long: try again, since what was downloaded is kept")
+            return False
+
+        with self._locked(progress, stopped) as directory:
             found = self.find(requirements)  # another process may have built it meanwhile
             if found is not None:
                 return found
             _sweep(directory)
-            place = directory / f"{_UNFINISHED}{os.urandom(6).hex()}"
+            place, home = directory / f"{_UNFINISHED}{os.urandom(6).hex()}", directory / _key(requirements)
             try:
-                _Build(place, uv, env, limits, progress, self._builder).run(requirements)
-                _discard(directory / _key(requirements))
-                os.rename(place, directory / _key(requirements))
+                lock = _Build(place, uv, env, stopped, progress, self._builder).run(requirements)
+                _discard(home)
+                os.rename(place, home)
             finally:
                 shutil.rmtree(place, ignore_errors=True)
-        found = self.find(requirements)
-        if found is None:
-            raise failed(
-                f"what was built in {directory} was changed or removed by another process: try again"
-            )
-        return replace(found, cached=False)
+        return _environment(home, lock, cached=False)
 
     def usage(self) -> EnvironmentUsage:
         """Return how many environments there are, and how much room they take."""
@@ -147,7 +151,7 @@ class Environments:
         """Remove all environments and return what they took."""
         if self._directory is None or not self._directory.is_dir():
             return EnvironmentUsage()
-        with self._locked(lambda _: None, _StopConditions(float("inf"), bool)) as directory:
+        with self._locked(lambda _: None, bool) as directory:
             before = self.usage()
             for place in self._places():
                 _discard(place)
@@ -160,7 +164,7 @@ class Environments:
         return [place for place in self._directory.iterdir() if not place.name.startswith(".")]
 
     @contextlib.contextmanager
-    def _locked(self, progress: Progress, stop: _StopConditions) -> Iterator[Path]:
+    def _locked(self, progress: Progress, stopped: Callable[[], bool]) -> Iterator[Path]:
         """Hold the lock of all environments, which ends with this process, however that ends."""
         if self._directory is None:
             raise failed("there is no home directory to keep them in: set VADE_CACHE_DIR")
@@ -172,8 +176,7 @@ class Environments:
             with open(os.open(self._directory / ".lock", flags, 0o600), "r+b") as lock:
                 if not _try_lock(lock.fileno()):
                     progress("waiting for another process that installs packages")
-                    while not _try_lock(lock.fileno()):
-                        stop.check()
+                    while not stopped() and not _try_lock(lock.fileno()):
                         time.sleep(_WAIT_SECONDS)
                 yield self._directory
         except OSError as error:
@@ -184,33 +187,18 @@ class Environments:
 
 
 @dataclass(frozen=True, slots=True)
-class _StopConditions:
-    """The conditions that end a build early: a deadline, or a caller that cancels."""
-
-    deadline: float
-    cancelled: Callable[[], bool]
-
-    def check(self) -> None:
-        """Raise if it is time to end."""
-        if self.cancelled():
-            raise ToolRefused("The packages were not installed: it was cancelled.", code="stopped-cancelled")
-        if time.monotonic() > self.deadline:
-            raise failed("it takes too long: try again, since what was downloaded is kept")
-
-
-@dataclass(frozen=True, slots=True)
 class _Build:
     """The steps that make one environment in a directory that nothing uses yet."""
 
     place: Path
     uv: str
     env: dict[str, str]
-    stop: _StopConditions
+    stopped: Callable[[], bool]
     progress: Progress
     builder: Sandbox | None = None
 
-    def run(self, requirements: tuple[str, ...]) -> None:
-        """Do all steps; the files that make it an environment come last."""
+    def run(self, requirements: tuple[str, ...]) -> str:
+        """Do all steps, and return the lock; the files that make it an environment come last."""
         site, scratch = _site(self.place), self.place / "scratch"
         site.mkdir(parents=True)
         (scratch / "empty").mkdir(parents=True)
@@ -235,6 +223,7 @@ class _Build:
         config = f"home = {os.path.dirname(BASE_PYTHON)}\ninclude-system-site-packages = false\n"
         (self.place / "pyvenv.cfg").write_text(config)
         write_atomic(self.place / _DESCRIPTION, msgspec.json.encode(description), mode=0o600)
+        return lock
 
     def _resolve(self, requirements: tuple[str, ...], scratch: Path) -> str:
         """Return the exact versions with their hashes."""
@@ -272,7 +261,7 @@ class _Build:
             writable=() if sandbox is None else (self.place, *own),
             network="all",
             limits=Limits(
-                seconds=max(1.0, self.stop.deadline - time.monotonic()),
+                seconds=math.inf,  # the caller sets the time
                 memory_bytes=4 * _GB,
                 processes=256,
                 disk_bytes=8 * _GB,
@@ -282,14 +271,18 @@ class _Build:
         )
         streams = Streams(empty.with_name("out"), empty.with_name("err"))
         ended = run_command(
-            sandbox or Unconfined(), list(command), jail, streams=streams, cancelled=self.stop.cancelled
+            sandbox or Unconfined(), list(command), jail, streams=streams, cancelled=self.stopped
         )
-        self.stop.check()
+        self.stopped()
         if ended.reason == "disk":
             raise failed(DISK_FULL)
         with open(streams.err, "rb") as said:
             complaint = said.read(MAX_COMPLAINT_BYTES).decode("utf-8", "replace")
         return 1 if ended.exit_code is None else ended.exit_code, complaint
+
+
+def _environment(home: Path, lock: str, *, cached: bool) -> Environment:
+    return Environment(home / "bin" / "python", (home, *_base_readable()), lock, cached)
 
 
 def _base_readable() -> tuple[Path, ...]:

@@ -61,9 +61,18 @@ def requirements_of(text: str, skill: Path, relative: str) -> tuple[str, ...]:
     return ()
 
 
-def are_installed(wanted: Iterable[str]) -> bool:
-    """Return whether the interpreter that runs us has all of them, so that nothing has to be built."""
-    return all(map(_is_installed, wanted))
+def is_installed(requirement: str) -> bool:
+    """Return whether the interpreter that runs us has a package, so that it does not have to be installed."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - for these alone
+
+    wanted = Requirement(requirement)
+    if wanted.extras:  # what they bring along would have to be looked up as well
+        return False
+    try:
+        installed = metadata.version(wanted.name)
+    except metadata.PackageNotFoundError:
+        return False
+    return wanted.specifier.contains(installed, prereleases=True)
 
 
 def without_credentials(text: str) -> str:
@@ -177,19 +186,6 @@ def _normalized(line: str) -> set[str]:
         raise ValueError(_IS_ADDRESS)
     extras = f"[{','.join(sorted(map(canonicalize_name, found.extras)))}]" if found.extras else ""
     return {f"{canonicalize_name(found.name)}{extras}{found.specifier}"} if applies else set()
-
-
-def _is_installed(requirement: str) -> bool:
-    from packaging.requirements import Requirement  # noqa: PLC0415 - for these alone
-
-    wanted = Requirement(requirement)
-    if wanted.extras:  # what they bring along would have to be looked up as well
-        return False
-    try:
-        installed = metadata.version(wanted.name)
-    except metadata.PackageNotFoundError:
-        return False
-    return wanted.specifier.contains(installed, prereleases=True)
 
 
 def _shown(text: str) -> str:
