@@ -16,8 +16,6 @@ from typing import Literal
 from vademecum.errors import SandboxFailed
 from vademecum.sandbox.base import Jail, Limits
 
-Exceeded = Literal["memory", "processes", "disk"]
-
 MAX_ENTRIES = 100_000
 MAX_EARLIER_ENTRIES = 1_000_000
 MIN_FREE_BYTES = 64 * 1024 * 1024
@@ -49,7 +47,7 @@ class JobUsage:
             ) from error
         self._entries = MAX_ENTRIES + MAX_EARLIER_ENTRIES - left[0]
 
-    def exceeded(self, pid: int) -> Exceeded | None:
+    def exceeded(self, pid: int) -> Literal["memory", "processes", "disk"] | None:
         """Return the limit that the processes below ``pid`` exceed now."""
         from vademecum.sandbox.supervise import descendants  # noqa: PLC0415 - for commands that take longer
 
@@ -57,8 +55,8 @@ class JobUsage:
         processes = descendants(pid, most + 1)
         if len(processes) > most:
             return "processes"
-        deleted, sockets = _open_files(processes)
-        if sum(map(_memory_of, processes)) + sockets * _socket_bytes() > self._limits.memory_bytes:
+        memory, deleted = _held(processes)
+        if memory > self._limits.memory_bytes:
             return "memory"
         try:
             disk = os.statvfs(self._directory)
@@ -72,72 +70,52 @@ class JobUsage:
 
     def _written(self, left: list[int]) -> int:
         """Return the bytes in all places; a place below another one counts once for each."""
-        used = 0
-        for place in self._places:
-            try:
-                used += _size_below(str(place), left)
-            except NotADirectoryError:
-                used += place.lstat().st_blocks * 512
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise _NotWatchable from error
-        return used
+        return sum(_size_of(str(place), left) for place in self._places)
 
 
 class _NotWatchable(Exception):
     """There are more files than can be counted, or a directory that cannot be entered."""
 
 
-def _size_below(directory: str, left: list[int], parent: int | None = None) -> int:
-    """Return the bytes of all files below a directory, however deep."""
-    used = 0
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+def _size_of(path: str, left: list[int], parent: int | None = None) -> int:
+    """Return the bytes of a file, or of a directory with everything below it, however deep."""
+    used, own = 0, parent is None
     try:
-        with os.scandir(opened) as listing:
-            for entry in listing:
-                left[0] -= 1
-                if left[0] < 0:
-                    raise _NotWatchable
-                own = False
-                try:
-                    found = entry.stat(follow_symlinks=False)
-                    used += found.st_blocks * 512
-                    own = found.st_uid == os.geteuid()
-                    if entry.is_dir(follow_symlinks=False):
-                        used += _size_below(entry.name, left, opened)
-                except (FileNotFoundError, NotADirectoryError):
-                    continue
-                except (OSError, RecursionError) as error:
-                    if own or isinstance(error, RecursionError):  # a command may close one to us
-                        raise _NotWatchable from error
-    finally:
-        os.close(opened)
+        found = os.lstat(path, dir_fd=parent)
+        used, own = found.st_blocks * 512, own or found.st_uid == os.geteuid()
+        if stat.S_ISDIR(found.st_mode):
+            opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+            try:
+                for name in os.listdir(opened):
+                    left[0] -= 1
+                    if left[0] < 0:
+                        raise _NotWatchable
+                    used += _size_of(name, left, opened)
+            finally:
+                os.close(opened)
+    except (FileNotFoundError, NotADirectoryError):
+        return used  # it is gone by now
+    except (OSError, RecursionError) as error:
+        if own or isinstance(error, RecursionError):  # a command may close one to us
+            raise _NotWatchable from error
     return used
 
 
-def _memory_of(pid: int) -> int:
-    """Return the bytes of memory that a process uses now; 0 if it has ended."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def _open_files(processes: list[int]) -> tuple[int, int]:
-    """Return the bytes of open files that have no name any more, and the number of open sockets."""
-    seen: dict[tuple[int, int], int] = {}
-    sockets: set[int] = set()
-    for place in (f"/proc/{process}/fd" for process in processes):
-        with contextlib.suppress(OSError):
-            for name in os.listdir(place):
+def _held(processes: list[int]) -> tuple[int, int]:
+    """Return the bytes of memory that processes use, and those of their open files without a name."""
+    memory, deleted, sockets = 0, dict[tuple[int, int], int](), set[int]()
+    for place in (f"/proc/{process}" for process in processes):
+        with contextlib.suppress(OSError):  # it may have ended
+            with open(f"{place}/statm") as pages:
+                memory += int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            for name in os.listdir(f"{place}/fd"):
                 with contextlib.suppress(FileNotFoundError):
-                    found = os.stat(f"{place}/{name}")
+                    found = os.stat(f"{place}/fd/{name}")
                     if stat.S_ISSOCK(found.st_mode):
                         sockets.add(found.st_ino)
                     elif found.st_nlink == 0:
-                        seen[found.st_dev, found.st_ino] = found.st_blocks * 512
-    return sum(seen.values()), len(sockets)
+                        deleted[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return memory + len(sockets) * _socket_bytes(), sum(deleted.values())
 
 
 @cache
