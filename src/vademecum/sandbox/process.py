@@ -12,9 +12,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -95,12 +94,15 @@ def run_command(  # noqa: PLR0913 - what a command depends on
             stack.callback(remove_mount_points, jail)
         group = ControlGroup(jail.limits.processes + OWN_PROCESSES)
         stack.callback(group.remove)
-        pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes, on_output)))
+        pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes)))
+        if on_output is not None:
+            stack.enter_context(_listening(streams, on_output))
         running = _Running(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
         stack.callback(running.close)
         reason = running.watch(usage, deadline=started + jail.limits.seconds, cancelled=cancelled)
         running.end(forced=reason != "exited")
-        pump.finish()
+        while pump.stopped is None and pump.pass_on():
+            pass  # a process that still has a pipe open is not waited for
         seconds = time.monotonic() - started
         if reason != "exited":
             return Ended(reason, None, seconds)
@@ -122,20 +124,16 @@ def run_command(  # noqa: PLR0913 - what a command depends on
 class _Pump:
     """Two pipes and the files that their content is appended to, with a cap.
 
-    ``writers`` are the ends for the command; ``files`` has the file for each end to read from. The command
-    cannot change what it printed: it has the pipes, not the files. ``stopped`` says why no more is taken: the
+    ``writers`` are the ends for the command, which cannot change what it printed: it has the pipes, not the
+    files. ``poll`` knows the other ends as long as they are open. ``stopped`` says why no more is taken: the
     cap, or a file that cannot be written.
-
-    The listener runs in a thread of its own and reads from the files, so that a slow one delays neither the
-    command nor its limits; what it is given is complete and in order for each stream. ``poll`` knows the
-    pipes that are open.
     """
 
-    def __init__(self, streams: Streams, cap: int, on_output: OnOutput | None) -> None:
+    def __init__(self, streams: Streams, cap: int) -> None:
         self._left, self.poll = cap, select.poll()
         self.stopped: Literal["output", "disk"] | None = None
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
-        self.files: dict[int, BinaryIO] = {}
+        self._files: dict[int, BinaryIO] = {}
         self.writers: list[int] = []
         for path in (streams.out, streams.err):
             reader, writer = os.pipe()
@@ -143,15 +141,8 @@ class _Pump:
             with contextlib.suppress(OSError):  # more than a user may have
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
             self.writers.append(writer)
-            self.files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
+            self._files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
             self.poll.register(reader, select.POLLIN)
-        self._complete = threading.Event()
-        self._abandoned = False
-        self._listener: threading.Thread | None = None
-        if on_output is not None:
-            listening = partial(self._tell, streams, on_output)
-            self._listener = threading.Thread(target=listening, name="vademecum-output", daemon=True)
-            self._listener.start()
 
     def close_writers(self) -> None:
         """Close the ends that were for the command, once it has them."""
@@ -161,7 +152,7 @@ class _Pump:
     def pass_on(self) -> bool:
         """Append what is in the pipes to the files, without waiting; return whether there was anything."""
         moved = False
-        for reader in list(self.files):
+        for reader in list(self._files):
             try:
                 size = os.readv(reader, [self._buffer])
             except BlockingIOError:
@@ -177,48 +168,52 @@ class _Pump:
             data = self._buffer[:kept]
             try:
                 while data:
-                    data = data[self.files[reader].write(data) :]
+                    data = data[self._files[reader].write(data) :]
             except OSError:
                 self.stopped = "disk"
         return moved
 
-    def finish(self) -> None:
-        """Take what is left in the pipes; a process that still has a pipe open is not waited for."""
-        while self.stopped is None and self.pass_on():
-            pass
-        self._end_listening(CATCH_UP_SECONDS)
-
     def close(self) -> None:
-        """Close everything; a listener that has not caught up gets no more."""
+        """Close everything."""
         self.close_writers()
-        for reader in list(self.files):
+        for reader in list(self._files):
             self._close(reader)
-        self._end_listening(0)
 
     def _close(self, reader: int) -> None:
         self.poll.unregister(reader)
-        self.files.pop(reader).close()
+        self._files.pop(reader).close()
         os.close(reader)
 
-    def _end_listening(self, seconds: float) -> None:
-        """Wait until the listener has everything, or for so many seconds."""
-        if self._listener is not None:
-            self._complete.set()
-            self._listener.join(seconds)
-            self._abandoned, self._listener = True, None
 
-    def _tell(self, streams: Streams, on_output: OnOutput) -> None:
-        """Read the growing files and tell the listener, until the command is over."""
+@contextlib.contextmanager
+def _listening(streams: Streams, on_output: OnOutput) -> Iterator[None]:
+    """Tell a listener what the files get, complete and in order for each stream.
+
+    It runs in a thread of its own and reads from the files, so that a slow one delays neither the command nor
+    its limits. At the end it has a second to catch up, then it gets no more.
+    """
+    complete, abandoned = threading.Event(), threading.Event()
+
+    def tell() -> None:
         with open(streams.out, "rb", buffering=0) as out, open(streams.err, "rb", buffering=0) as err:
-            complete = False
-            while not complete:
-                complete = self._complete.wait(_GATHER_SECONDS)
-                files: tuple[tuple[Stream, BinaryIO], ...] = (("out", out), ("err", err))
+            files: tuple[tuple[Stream, BinaryIO], ...] = (("out", out), ("err", err))
+            is_last = False
+            while not is_last:
+                is_last = complete.wait(_GATHER_SECONDS)
                 for stream, file in files:
                     while chunk := file.read(_SHOWN_BYTES):
-                        if self._abandoned:
+                        if abandoned.is_set():
                             return
                         on_output(stream, chunk)
+
+    thread = threading.Thread(target=tell, name="vademecum-output", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        complete.set()
+        thread.join(CATCH_UP_SECONDS)
+        abandoned.set()
 
 
 class _Running:
