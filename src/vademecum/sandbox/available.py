@@ -408,7 +408,6 @@ _KINDS: dict[Real, Callable[[], Sandbox]] = {"bubblewrap": Bubblewrap, "landlock
 class Probe:
     """The result of trying a sandbox; it works if ``problem`` is empty."""
 
-    name: Real
     sandbox: Sandbox | None
     problem: str
 
@@ -420,13 +419,13 @@ def probe(name: Real) -> Probe:
         sandbox = _KINDS[name]()
         ended = _tried(sandbox)
     except (VademecumError, OSError) as error:
-        return Probe(name, None, str(error))
+        return Probe(None, str(error))
     if ended.exit_code == 0:
-        return Probe(name, sandbox, "")
+        return Probe(sandbox, "")
     problem = f"{name} does not work: a first command ended with {ended.exit_code} ({ended.reason})."
     if ended.exit_code in _REACHED:
         problem = f"{name} does not keep a command from files it was not given."
-    return Probe(name, None, problem)
+    return Probe(None, problem)
 
 
 @cache

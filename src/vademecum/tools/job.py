@@ -123,12 +123,7 @@ class Job:
 
 
 def run_job(
-    job: Job,
-    room: Room,
-    sandbox: Sandbox,
-    *,
-    on_output: OnOutput | None = None,
-    cancelled: Callable[[], bool] = bool,
+    job: Job, room: Room, sandbox: Sandbox, *, on_output: OnOutput, cancelled: Callable[[], bool]
 ) -> Ended:
     """Run a program in the sandbox to its end."""
     own = {"HOME": str(room.home), "TMPDIR": str(room.temporary), "PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}

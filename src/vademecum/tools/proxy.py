@@ -167,7 +167,14 @@ class Proxy:
 
     @contextlib.contextmanager
     def _connected(self, hop: Hop) -> Iterator[socket.socket]:
-        address = self._permitted(hop)
+        self._count(hop)
+        try:
+            with self._asking:
+                address = permitted_address(hop, permit=self._permit, resolve=self._resolve)
+        except VademecumError as error:
+            self._count(hop, refused=str(error))
+            missing = isinstance(error, ToolRefused)  # the name cannot be found
+            raise _Refusal(502 if missing else 403, str(error)) from error
         try:
             server = socket.create_connection((address, hop.port), CONNECT_SECONDS)
         except OSError as error:
@@ -176,16 +183,6 @@ class Proxy:
             server.settimeout(IDLE_SECONDS)
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             yield server
-
-    def _permitted(self, hop: Hop) -> str:
-        self._count(hop)
-        try:
-            with self._asking:
-                return permitted_address(hop, permit=self._permit, resolve=self._resolve)
-        except VademecumError as error:
-            self._count(hop, refused=str(error))
-            missing = isinstance(error, ToolRefused)  # the name cannot be found
-            raise _Refusal(502 if missing else 403, str(error)) from error
 
     def _count(self, hop: Hop, *, sent: int = 0, received: int = 0, refused: str = "") -> None:
         with self._lock:
@@ -240,11 +237,11 @@ class _Refusal(Exception):
 
 def _head(reader: BufferedReader) -> list[bytes]:
     """Return the lines up to the empty one, without their ends."""
-    lines, left = [_line(reader, MAX_HEAD_BYTES)], MAX_HEAD_BYTES
-    while lines[-1]:
-        left -= len(lines[-1]) + 2
-        lines.append(_line(reader, left))
-    return lines[:-1] or [b""]
+    lines, left = [], MAX_HEAD_BYTES
+    while line := _line(reader, left):
+        left -= len(line) + 2
+        lines.append(line)
+    return lines or [b""]
 
 
 def _line(reader: BufferedReader, cap: int) -> bytes:
