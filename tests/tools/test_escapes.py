@@ -563,8 +563,8 @@ def test_a_sandbox_that_cannot_start_is_an_error(bench: Bench, tmp_path: Path) -
 
 def test_a_filter_that_the_kernel_does_not_take_is_an_error(tmp_path: Path) -> None:
     class WithoutFilter(Landlock):
-        def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
-            return super()._job(argv, jail) | {"filter": b""}
+        def _confinement(self, jail: Jail) -> dict[str, object]:
+            return super()._confinement(jail) | {"filter": b""}
 
     jail = Jail(tmp_path, {}, readable=(), writable=(tmp_path,))
     streams = Streams(tmp_path / "out", tmp_path / "err")

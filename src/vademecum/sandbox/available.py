@@ -6,13 +6,11 @@ its own, so that what it may not see is not there. Whether one works is found ou
 
 from __future__ import annotations
 
-import importlib.util
 import marshal
 import os
 import shutil
 import socket
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -23,6 +21,7 @@ from typing import Any, Literal
 
 from vademecum.config import SandboxName
 from vademecum.errors import SandboxFailed, VademecumError
+from vademecum.sandbox import supervise
 from vademecum.sandbox.base import (
     BASE_PYTHON,
     NETWORK_FILES,
@@ -110,21 +109,14 @@ class Unconfined:
         """Prepare the supervisor, which is told what to do through a file without a name."""
         if jail.hidden and not self.hides:
             raise SandboxFailed(f"{self.name} cannot hide files: copy what the command may read.")
-        job = self._job(argv, jail)
+        job = {"argv": argv, "directory": str(jail.directory), "environment": _environment_of(jail)}
         make_mount_points(jail, links=True)
         given, kept = _pipes()
-        words, passed, doorway = _program(job, jail, *given)
+        words, passed, doorway = _program(job | {"alone": True} | self._confinement(jail), jail, *given)
         return Launch(words, {}, (*given, *passed), stdin, *kept, doorway)
 
-    def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
-        return {
-            "argv": argv,
-            "directory": str(jail.directory),
-            "environment": _environment_of(jail),
-            "alone": True,
-            "filter": None,
-            "rules": [],
-        }
+    def _confinement(self, jail: Jail) -> dict[str, object]:  # noqa: ARG002 - there is none
+        return {"filter": None, "rules": []}
 
 
 class Landlock(Unconfined):
@@ -135,27 +127,20 @@ class Landlock(Unconfined):
 
     def __init__(self, version: int | None = None) -> None:
         """Use what the kernel has, or do as an older kernel would need it."""
-        found = _landlock_found()
+        found = supervise.landlock_version()
         self._version = found if version is None else min(version, found)
         if self._version < MIN_LANDLOCK:
             raise SandboxFailed(
                 f"Landlock is not usable here: the kernel has {self._version}, {MIN_LANDLOCK} is needed."
             )
 
-    def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
+    def _confinement(self, jail: Jail) -> dict[str, object]:
         proc = [*(f"/proc/{name}" for name in _PROC_FILES), *(f"/proc/sys/{name}" for name in _PROC_SYS)]
         readable = [*_system_paths(jail.network), *proc, "/proc/self"]
-        return super()._job(argv, jail) | {
+        return {
             "rules": _rules_of(jail, readable, _DEVICES),
             "filter": filter_of(_sockets(jail.network), landlock=self._version),
         }
-
-
-def _landlock_found() -> int:
-    """Return the version of Landlock that the kernel has; 0 for none."""
-    from vademecum.sandbox.supervise import landlock_version  # noqa: PLC0415 - bubblewrap rarely needs it
-
-    return landlock_version() if sys.platform == "linux" else 0
 
 
 def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> list[_Rule]:
@@ -197,8 +182,8 @@ def _program(
     if isinstance(jail.network, ByProxy):
         outer, inner = socket.socketpair()
         passed = [inner.detach()]
-    supervisor: Any = importlib.util.find_spec("vademecum.sandbox.supervise")  # which is not imported here
-    code = supervisor.loader.get_code(supervisor.name)
+    loader: Any = supervise.__loader__
+    code = loader.get_code(supervise.__name__)
     told = nameless(marshal.dumps((code, job | {"doorway": passed[0] if passed else None})))
     words = [BASE_PYTHON, "-I", "-S", "-c", _PROGRAM, *map(str, (told, *descriptors))]
     return words, [told, *passed], outer
@@ -259,7 +244,7 @@ class Bubblewrap:
 
 def _rules(jail: Jail) -> list[_Rule]:
     """Return Landlock's rules, if these must hide files."""
-    if _landlock_found() < MIN_LANDLOCK:
+    if supervise.landlock_version() < MIN_LANDLOCK:
         raise SandboxFailed(
             f"bubblewrap alone can show no more than {MAX_PARTS} files and directories beside hidden ones: "
             "copy what the command may read."
@@ -354,12 +339,10 @@ def _check_fifos(jail: Jail) -> None:
 
 
 def _real_hidden(jail: Jail) -> frozenset[str]:
-    """Return the real paths of what is hidden."""
     return frozenset(map(os.path.realpath, jail.hidden))
 
 
 def _sockets(network: Network) -> Sockets:
-    """Return which sockets a command may have."""
     return "proxy" if isinstance(network, ByProxy) else network
 
 

@@ -186,7 +186,6 @@ def search_path(env_path: str) -> str:
 
 
 def _moved(jail: Jail) -> list[Mount]:
-    """Return the mounts that are not shown where they are."""
     return [mount for mount in jail.mounted if mount.name != mount.source]
 
 

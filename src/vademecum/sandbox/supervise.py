@@ -86,7 +86,7 @@ def _in_memory(content: bytes) -> Any:
 
 def landlock_version() -> int:
     """Return which Landlock this kernel has; 0 for none."""
-    return max(0, int(_syscall(_CREATE_RULESET, None, 0, 1)))
+    return max(0, int(_syscall(_CREATE_RULESET, None, 0, 1))) if sys.platform == "linux" else 0
 
 
 def descendants(pid: int, most: int) -> list[int]:

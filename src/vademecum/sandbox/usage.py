@@ -15,6 +15,7 @@ from typing import Literal
 
 from vademecum.errors import SandboxFailed
 from vademecum.sandbox.base import Jail, Limits
+from vademecum.sandbox.supervise import descendants
 
 MAX_ENTRIES = 100_000
 MAX_EARLIER_ENTRIES = 1_000_000
@@ -49,8 +50,6 @@ class JobUsage:
 
     def exceeded(self, pid: int) -> Literal["memory", "processes", "disk"] | None:
         """Return the limit that the processes below ``pid`` exceed now."""
-        from vademecum.sandbox.supervise import descendants  # noqa: PLC0415 - for commands that take longer
-
         most = self._limits.processes + OWN_PROCESSES
         processes = descendants(pid, most + 1)
         if len(processes) > most:

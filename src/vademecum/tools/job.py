@@ -38,7 +38,6 @@ from vademecum.skill.assets import (
     MAX_DIGESTED_FILES,
     Sees,
     directory_digest,
-    everything,
     file_digests,
     script_path,
 )
@@ -297,9 +296,7 @@ class ScriptPlan:
         return file_digests(str(self.snapshot))
 
 
-def plan_script(
-    call: RunScript, skill: Skill, snapshot: Path, *, path: str, sees: Sees = everything
-) -> ScriptPlan:
+def plan_script(call: RunScript, skill: Skill, snapshot: Path, *, path: str, sees: Sees) -> ScriptPlan:
     """Find out how a script would be run, without running anything."""
     relative = os.path.relpath(script_path(skill, call.relative_path, sees=sees), skill.location)
     with os.fdopen(open_contained(snapshot, relative), "rb") as file:

@@ -30,7 +30,6 @@ CONNECT_SECONDS = 20.0
 CLOSE_SECONDS = 1.0
 
 _PIECE = 256 * 1024
-_WAKE_SECONDS = 0.2
 _REQUEST = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) (HTTP/1\.[01])")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
 _AUTHORITY = re.compile(rb"((?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5})")
@@ -129,9 +128,7 @@ class Proxy:
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError), self._kept(listener):  # until it is closed
             while True:
-                while not self._slots.acquire(timeout=_WAKE_SECONDS):
-                    if self._closed:
-                        return
+                self._slots.acquire()
                 client, _ = listener.accept()
                 self._start(self._handle, client)
 
