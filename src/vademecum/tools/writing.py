@@ -11,7 +11,6 @@ import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 
 from vademecum.errors import ToolRefused, VademecumError
@@ -120,7 +119,7 @@ def replace_file(tool: str, located: Located, data: bytes, trash: Path) -> Obser
 
 
 def delete_file(located: Located, trash: Path) -> Observation:
-    """Move a file to the trash of this run."""
+    """Move a file to the trash."""
     with open_parent(located) as (directory, name):
         if stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
             raise ToolRefused(f"{located.name!r} is a directory: name a file.", code="not-a-file")
@@ -133,7 +132,7 @@ def _kept(directory: int, name: str, trash: Path, relative: str) -> Path | None:
     """Keep what is there in the trash, by a second name or as a copy; nothing if nothing is there."""
     if not os.access(name, os.F_OK, dir_fd=directory, follow_symlinks=False):
         return None
-    kept = _numbered(trash) / relative
+    kept = trash / relative
     kept.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(name, kept, src_dir_fd=directory, follow_symlinks=False)
@@ -142,16 +141,6 @@ def _kept(directory: int, name: str, trash: Path, relative: str) -> Path | None:
             raise
         shutil.copy2(f"/proc/self/fd/{directory}/{name}", kept, follow_symlinks=False)
     return kept
-
-
-def _numbered(trash: Path) -> Path:
-    """Make the next directory in the trash; several threads may ask."""
-    trash.mkdir(parents=True, exist_ok=True)
-    for number in count(len(os.listdir(trash)) + 1):
-        with contextlib.suppress(FileExistsError):
-            (trash / f"{number:04}").mkdir()
-            break
-    return trash / f"{number:04}"
 
 
 def _mode(name: str, directory: int, located: Located) -> int:
