@@ -6,6 +6,7 @@ its own, so that what it may not see is not there. Whether one works is found ou
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
 import shutil
@@ -39,7 +40,7 @@ from vademecum.sandbox.base import (
     own_python,
 )
 from vademecum.sandbox.process import Ended, Streams, run_command
-from vademecum.sandbox.seccomp import Sockets, filter_of
+from vademecum.sandbox.seccomp import filter_of
 
 Real = Literal["bubblewrap", "landlock"]
 # Opening for appending changes nothing; whoever may do that to the last file owns the machine.
@@ -137,10 +138,9 @@ class Landlock(Unconfined):
     def _confinement(self, jail: Jail) -> dict[str, object]:
         proc = [*(f"/proc/{name}" for name in _PROC_FILES), *(f"/proc/sys/{name}" for name in _PROC_SYS)]
         readable = [*_system_paths(jail.network), *proc, "/proc/self"]
-        return {
-            "rules": _rules_of(jail, readable, _DEVICES),
-            "filter": filter_of(_sockets(jail.network), landlock=self._version),
-        }
+        sockets = "proxy" if isinstance(jail.network, ByProxy) else jail.network
+        program = filter_of(sockets, landlock=self._version)
+        return {"filter": program, "rules": _rules_of(jail, readable, _DEVICES)}
 
 
 def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> list[_Rule]:
@@ -207,8 +207,9 @@ class Bubblewrap:
         For a proxy, for rules of Landlock and for very many words, a program of ours becomes the command
         inside. It opens its own libraries before it confines itself, so they need no rules.
         """
-        program = filter_of(_sockets(jail.network), landlock=None)
-        ours = isinstance(jail.network, ByProxy) or len(argv) > MAX_WORDS
+        sockets = "proxy" if isinstance(jail.network, ByProxy) else jail.network
+        program = filter_of(sockets, landlock=None)
+        ours = sockets == "proxy" or len(argv) > MAX_WORDS
         shown = replace(jail, readable=(*own_python().readable, *jail.readable)) if ours else jail
         binds, rules = _binds_of(shown), []
         if binds is None:  # then mounted directories are shown where they are, with a link at their names
@@ -323,27 +324,21 @@ def _check_fifos(jail: Jail) -> None:
     hidden = _real_hidden(jail)
     todo = [os.path.realpath(mount.source) for mount in jail.mounted]
     while todo:
-        try:
-            with os.scandir(todo.pop()) as listing:
-                for entry in listing:
-                    if entry.is_file(follow_symlinks=False) or entry.path in hidden:
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        todo.append(entry.path)
-                    elif stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
-                        raise SandboxFailed(
-                            f"{entry.path} is a FIFO in a directory to show: hide it, or copy the directory."
-                        )
-        except OSError:
-            continue  # what we cannot read, the command cannot read either
+        # What we cannot read, the command cannot read either.
+        with contextlib.suppress(OSError), os.scandir(todo.pop()) as listing:
+            for entry in listing:
+                if entry.is_file(follow_symlinks=False) or entry.path in hidden:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(entry.path)
+                elif stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
+                    raise SandboxFailed(
+                        f"{entry.path} is a FIFO in a directory to show: hide it, or copy the directory."
+                    )
 
 
 def _real_hidden(jail: Jail) -> frozenset[str]:
     return frozenset(map(os.path.realpath, jail.hidden))
-
-
-def _sockets(network: Network) -> Sockets:
-    return "proxy" if isinstance(network, ByProxy) else network
 
 
 def _parts_of(directory: str, hidden: frozenset[str]) -> list[_Part] | None:

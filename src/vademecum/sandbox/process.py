@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Literal
 
 from vademecum.errors import SandboxFailed, ToolRefused
 from vademecum.sandbox.base import ByProxy, Jail, Sandbox, nameless, remove_mount_points
-from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage, limit
+from vademecum.sandbox.usage import JobUsage
 
 Stream = Literal["out", "err"]
 OnOutput = Callable[[Stream, bytes], None]
@@ -92,14 +92,13 @@ def run_command(  # noqa: PLR0913 - what a command depends on
     with contextlib.ExitStack() as stack:
         if jail.mounted:
             stack.callback(remove_mount_points, jail)
-        group = ControlGroup(jail.limits.processes + OWN_PROCESSES)
-        stack.callback(group.remove)
+        stack.callback(usage.remove)
         pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes)))
         if on_output is not None:
             stack.enter_context(_listening(streams, on_output))
-        running = _Running(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
+        running = _Running(sandbox, argv, jail, pump=pump, stdin=stdin, usage=usage)
         stack.callback(running.close)
-        reason = running.watch(usage, deadline=started + jail.limits.seconds, cancelled=cancelled)
+        reason = running.watch(deadline=started + jail.limits.seconds, cancelled=cancelled)
         running.end(forced=reason != "exited")
         while pump.stopped is None and pump.pass_on():
             pass  # a process that still has a pipe open is not waited for
@@ -117,7 +116,7 @@ def run_command(  # noqa: PLR0913 - what a command depends on
             raise SandboxFailed(f"{sandbox.name} could not start the command ({why}): nothing ran.")
         if pump.stopped is not None:
             return Ended(pump.stopped, None, seconds)
-        full = code and group.was_full()
+        full = code and usage.was_full()
         return Ended("processes" if full else "exited", code, seconds)
 
 
@@ -227,10 +226,10 @@ class _Running:
         *,
         pump: _Pump,
         stdin: bytes | int | None,
-        group: ControlGroup,
+        usage: JobUsage,
     ) -> None:
         """Start the sandbox; all descriptors that it gets are closed here."""
-        self._pump, self._group, self._jail, self._words = pump, group, jail, b""
+        self._pump, self._usage, self._jail, self._words = pump, usage, jail, b""
         given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
         passed = [given]
         try:
@@ -255,7 +254,7 @@ class _Running:
                     os.close(passed_on)
         os.set_blocking(launch.status.fileno(), False)
 
-    def watch(self, usage: JobUsage, *, deadline: float, cancelled: Callable[[], bool]) -> Reason:
+    def watch(self, *, deadline: float, cancelled: Callable[[], bool]) -> Reason:
         """Let the command begin and wait for its end; meanwhile pass its output on, and check its limits."""
         launch, poll = self._launch, self._pump.poll
         if launch.check is not None:
@@ -283,7 +282,7 @@ class _Running:
                     return "cancelled"
                 if now < look:
                     continue
-                exceeded = usage.exceeded(self._process.pid)
+                exceeded = self._usage.exceeded(self._process.pid)
                 if exceeded is not None:
                     return exceeded
                 # Checking must never cost more than a tenth of the time.
@@ -297,8 +296,7 @@ class _Running:
             with contextlib.suppress(
                 ProcessLookupError, BrokenPipeError
             ):  # its status will say that it is gone
-                limit(inside, self._jail.limits)
-                self._group.enter(inside)
+                self._usage.begin(inside)
                 release.write(b"x")
             release.close()
         if doorway is not None and doorway.fileno() in ready:
@@ -312,7 +310,7 @@ class _Running:
     def end(self, *, forced: bool) -> None:
         """Make sure that it is gone, with everything that it started."""
         if forced:
-            self._group.shut()
+            self._usage.shut()
         inside = self.said("child-pid")
         if forced and inside is not None and self._process.poll() is None:
             # The first process inside takes all others with it, and is waited for by the sandbox.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from vademecum.errors import SandboxFailed
-from vademecum.sandbox.base import Jail, Limits
+from vademecum.sandbox.base import Jail
 from vademecum.sandbox.supervise import descendants
 
 MAX_ENTRIES = 100_000
@@ -32,11 +32,14 @@ _ATTEMPTS, _ATTEMPT_SECONDS = 200, 0.002
 
 
 class JobUsage:
-    """Watches the limits of one jail; what its writable paths contain at the beginning does not count."""
+    """The limits of one jail, which are set at the beginning and watched until the end.
+
+    What its writable paths contain at the beginning does not count. Root gets a control group with a cap on
+    processes; other users, and systems without such groups, have none.
+    """
 
     def __init__(self, jail: Jail) -> None:
-        self._limits = jail.limits
-        self._directory = jail.directory
+        self._jail = jail
         self._places = [*jail.writable, *([] if jail.shared is None else [jail.shared])]
         left = [MAX_EARLIER_ENTRIES]
         try:
@@ -47,25 +50,74 @@ class JobUsage:
                 "name another one. Nothing ran."
             ) from error
         self._entries = MAX_ENTRIES + MAX_EARLIER_ENTRIES - left[0]
+        self._most = jail.limits.processes + OWN_PROCESSES
+        self._group = _new_group(self._most) if os.geteuid() == 0 else _NO_GROUP
+
+    def begin(self, pid: int) -> None:
+        """Set the limits of a process, which those that it starts inherit."""
+        limits = self._jail.limits
+        found = [
+            (resource.RLIMIT_DATA, limits.memory_bytes),
+            (resource.RLIMIT_FSIZE, limits.file_bytes),
+            (resource.RLIMIT_NOFILE, limits.open_files),
+            (resource.RLIMIT_CORE, 0),
+        ]
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            # The limit counts everything the user runs; there is never more than all that runs here.
+            running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+            found.append((resource.RLIMIT_NPROC, running + limits.processes))
+        for number, most in found:
+            own = resource.getrlimit(number)[1]  # cannot be raised
+            value = most if own == resource.RLIM_INFINITY else min(most, own)
+            resource.prlimit(pid, number, (value, value))
+        os.setpriority(os.PRIO_PROCESS, pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICE))
+        if self._group != _NO_GROUP:
+            (self._group / "cgroup.procs").write_text(str(pid))
 
     def exceeded(self, pid: int) -> Literal["memory", "processes", "disk"] | None:
         """Return the limit that the processes below ``pid`` exceed now."""
-        most = self._limits.processes + OWN_PROCESSES
-        processes = descendants(pid, most + 1)
-        if len(processes) > most:
+        processes = descendants(pid, self._most + 1)
+        if len(processes) > self._most:
             return "processes"
         memory, deleted = _held(processes)
-        if memory > self._limits.memory_bytes:
+        if memory > self._jail.limits.memory_bytes:
             return "memory"
         try:
-            disk = os.statvfs(self._directory)
+            disk = os.statvfs(self._jail.directory)
             written = self._written([self._entries])
         except FileNotFoundError:
             return None  # the sandbox will say that it could not start there
         except _NotWatchable:
             return "disk"
-        nearly_full = disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES
-        return "disk" if nearly_full or deleted + written - self._earlier > self._limits.disk_bytes else None
+        if disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
+            return "disk"
+        return "disk" if deleted + written - self._earlier > self._jail.limits.disk_bytes else None
+
+    def was_full(self) -> bool:
+        """Return whether the cap stopped a process from being started."""
+        with contextlib.suppress(OSError, ValueError):
+            words = (self._group / "pids.events").read_text().split()
+            return int(words[words.index("max") + 1]) > 0
+        return False
+
+    def shut(self) -> None:
+        """Let nothing new be started inside."""
+        with contextlib.suppress(OSError):
+            (self._group / "pids.max").write_text("0")
+
+    def remove(self) -> None:
+        """End whatever may still be inside and remove the group; the kernel may need a moment for it."""
+        self.shut()
+        with contextlib.suppress(OSError):
+            for process in (self._group / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(OSError):
+                os.rmdir(self._group)
+            if not self._group.exists():
+                return
+            time.sleep(_ATTEMPT_SECONDS)
 
     def _written(self, left: list[int]) -> int:
         """Return the bytes in all places; a place below another one counts once for each."""
@@ -126,65 +178,7 @@ def _socket_bytes() -> int:
         return 212_992
 
 
-def limit(pid: int, limits: Limits) -> None:
-    """Set the limits of a process, which those that it starts inherit."""
-    found = [
-        (resource.RLIMIT_DATA, limits.memory_bytes),
-        (resource.RLIMIT_FSIZE, limits.file_bytes),
-        (resource.RLIMIT_NOFILE, limits.open_files),
-        (resource.RLIMIT_CORE, 0),
-    ]
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        # The limit counts everything the user runs; there is never more than all that runs here.
-        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
-        found.append((resource.RLIMIT_NPROC, running + limits.processes))
-    for number, most in found:
-        own = resource.getrlimit(number)[1]  # cannot be raised
-        value = most if own == resource.RLIM_INFINITY else min(most, own)
-        resource.prlimit(pid, number, (value, value))
-    os.setpriority(os.PRIO_PROCESS, pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICE))
-
-
-class ControlGroup:
-    """A group for one command of root; for others, and on systems without such groups, it limits nothing."""
-
-    def __init__(self, processes: int) -> None:
-        """Make a group for so many processes."""
-        self._path = (_new_group(processes) if os.geteuid() == 0 else None) or _NO_GROUP
-
-    def enter(self, pid: int) -> None:
-        """Move a process into the group."""
-        if self._path != _NO_GROUP:
-            (self._path / "cgroup.procs").write_text(str(pid))
-
-    def was_full(self) -> bool:
-        """Return whether the cap stopped a process from being started."""
-        with contextlib.suppress(OSError, ValueError):
-            words = (self._path / "pids.events").read_text().split()
-            return int(words[words.index("max") + 1]) > 0
-        return False
-
-    def shut(self) -> None:
-        """Let nothing new be started inside."""
-        with contextlib.suppress(OSError):
-            (self._path / "pids.max").write_text("0")
-
-    def remove(self) -> None:
-        """End whatever may still be inside and remove the group; the kernel may need a moment for it."""
-        self.shut()
-        with contextlib.suppress(OSError):
-            for process in (self._path / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(process), signal.SIGKILL)
-        for _ in range(_ATTEMPTS):
-            with contextlib.suppress(OSError):
-                os.rmdir(self._path)
-            if not self._path.exists():
-                return
-            time.sleep(_ATTEMPT_SECONDS)
-
-
-def _new_group(processes: int) -> Path | None:
+def _new_group(processes: int) -> Path:
     for parent in _parents():
         path = parent / f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
         with contextlib.suppress(OSError):
@@ -193,13 +187,11 @@ def _new_group(processes: int) -> Path | None:
                     old.rmdir()
         with contextlib.suppress(OSError):
             path.mkdir()
-            try:
+            with contextlib.suppress(OSError):
                 (path / "pids.max").write_text(str(processes))
-            except OSError:
-                path.rmdir()
-                raise
-            return path
-    return None
+                return path
+            path.rmdir()
+    return _NO_GROUP
 
 
 def _parents() -> Iterator[Path]:

@@ -36,7 +36,6 @@ MAX_WORDS_WITH_PARENTS = 50
 MAX_OUTPUTS = 1000
 PREFIX = "output:"
 
-Locate = Callable[[str], Located]
 Kind = Literal["file", "directory", "copy"]
 # The inode, size and times of a file: another writes it, and one of them changes.
 Stamp = tuple[int, int, int, int]
@@ -84,7 +83,7 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
     copies: Sequence[str],
     *,
     workspace: Workspace,
-    locate: Locate,
+    locate: Callable[[str], Located],
     known: Callable[[Located], bool],
 ) -> tuple[list[Input], list[str]]:
     """Return what is named for a script, each once, and the words that lead out of the project.

@@ -88,16 +88,12 @@ class Environments:
         self, context: Context, *, seconds: float = BUILD_SECONDS, builder: Sandbox | None = None
     ) -> None:
         """Use wheels only, unless there is a sandbox in which sources may be built."""
-        cache = context.cache_directory()
-        self._builder = builder
-        self._directory = None if cache is None else cache / "environments"
-        self._context = context
-        self._seconds = seconds
+        self._context, self._seconds, self._builder = context, seconds, builder
+        self._cache = context.cache_directory()
+        self._directory = (self._cache or Path("/nonexistent")) / "environments"
 
     def find(self, requirements: tuple[str, ...]) -> Environment | None:
         """Return the environment if it is built already and not damaged; nothing is started for that."""
-        if self._directory is None:
-            return None
         home = self._directory / _key(requirements)
         found = _described(home)
         return None if found is None else _environment(home, found.lock, cached=True)
@@ -144,29 +140,24 @@ class Environments:
 
     def usage(self) -> EnvironmentUsage:
         """Return how many environments there are, and how much room they take."""
-        described = [_described(place) for place in self._places()]
+        described = [_described(place) for place in self._directory.glob("[!.]*")]
         return EnvironmentUsage(len(described), sum(found.bytes for found in described if found is not None))
 
     def clear(self) -> EnvironmentUsage:
         """Remove all environments and return what they took."""
-        if self._directory is None or not self._directory.is_dir():
+        if not self._directory.is_dir():
             return EnvironmentUsage()
         with self._locked(lambda _: None, bool) as directory:
             before = self.usage()
-            for place in self._places():
+            for place in list(self._directory.glob("[!.]*")):
                 _discard(place)
             _sweep(directory)
         return before
 
-    def _places(self) -> list[Path]:
-        if self._directory is None or not self._directory.is_dir():
-            return []
-        return [place for place in self._directory.iterdir() if not place.name.startswith(".")]
-
     @contextlib.contextmanager
     def _locked(self, progress: Progress, stopped: Callable[[], bool]) -> Iterator[Path]:
         """Hold the lock of all environments, which ends with this process, however that ends."""
-        if self._directory is None:
+        if self._cache is None:
             raise failed("there is no home directory to keep them in: set VADE_CACHE_DIR")
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -56,10 +56,6 @@ _EXPLANATIONS = [
         r"(?:error sending request for url|failed to fetch:?) .?(?:https?://)([^/\s`)]+)",
         "the package index at {0} cannot be reached: check the network and your settings for pip or uv",
     ),
-    (
-        r"network connectivity is disabled",
-        "uv is set to be offline (UV_OFFLINE), and they are not in its cache",
-    ),
 ]
 MAX_PIP_CONFIG_BYTES = 256 * 1024
 
