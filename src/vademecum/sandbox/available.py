@@ -239,7 +239,7 @@ class Bubblewrap:
             *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
             *("--chdir", str(jail.directory), *words),
         ]
-        check = partial(_check_fifos, jail) if jail.mounted and not rules else None
+        check = bool if rules else partial(_check_fifos, jail)
         return Launch(words, _environment_of(jail), tuple(passed), lifeline, *kept, doorway, check)
 
 
@@ -370,7 +370,6 @@ def _parts_of(directory: str, hidden: frozenset[str]) -> list[_Part] | None:
 
 
 def _system_paths(network: Network) -> list[str]:
-    """Return the paths of the system that a command may need."""
     return [*SYSTEM_DIRECTORIES, *SYSTEM_FILES, *(NETWORK_FILES if network != "none" else ())]
 
 

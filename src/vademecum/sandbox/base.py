@@ -141,7 +141,7 @@ class Launch:
     lifeline: FileIO
     release: FileIO
     doorway: socket.socket | None
-    check: Callable[[], None] | None = None
+    check: Callable[[], object] = bool
 
 
 class Sandbox(Protocol):

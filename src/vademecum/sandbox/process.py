@@ -90,8 +90,7 @@ def run_command(  # noqa: PLR0913 - what a command depends on
     usage = JobUsage(jail)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
-        if jail.mounted:
-            stack.callback(remove_mount_points, jail)
+        stack.callback(remove_mount_points, jail)
         stack.callback(usage.remove)
         pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes)))
         if on_output is not None:
@@ -257,8 +256,7 @@ class _Running:
     def watch(self, *, deadline: float, cancelled: Callable[[], bool]) -> Reason:
         """Let the command begin and wait for its end; meanwhile pass its output on, and check its limits."""
         launch, poll = self._launch, self._pump.poll
-        if launch.check is not None:
-            launch.check()
+        launch.check()
         ask = look = time.monotonic() + _LOOK_SECONDS
         with open(os.pidfd_open(self._process.pid), "rb", buffering=0) as process:
             for end in (process, launch.status, launch.doorway):

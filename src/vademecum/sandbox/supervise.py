@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # As Linux numbers them on every machine we support; the module `signal` takes long to import.
 _SIGKILL, _SIGSTOP = 9, 19
 _SET_PDEATHSIG, _SET_SUBREAPER = 1, 36
-_POLLIN, _ALL = 1, 1 << 30
+_ALL = 1 << 30
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _SET_SECCOMP, _CAPBSET_DROP, _NO_NEW_PRIVS = 22, 24, 38
 _SECCOMP_FILTER, _PATH_BENEATH = 2, 1
@@ -68,7 +68,7 @@ def _of_libc(name: str) -> Callable[..., int]:
     return call
 
 
-_prctl, _poll, _syscall = _of_libc("prctl"), _of_libc("poll"), _of_libc("syscall")
+_prctl, _syscall = _of_libc("prctl"), _of_libc("syscall")
 _capset, _unshare = _of_libc("capset"), _of_libc("unshare")
 
 
@@ -76,12 +76,6 @@ def _must(result: int, what: str) -> None:
     """Raise the error of a function of the C library, if it returned one."""
     if result < 0:
         raise OSError(_ctypes.get_errno(), f"{what}: {os.strerror(_ctypes.get_errno())}")
-
-
-def _in_memory(content: bytes) -> Any:
-    """Return the same bytes at a place in memory that has an address, and that a function may write to."""
-    kind: Any = type("_Bytes", (_ctypes.Array,), {"_length_": len(content), "_type_": _Char})
-    return kind.from_buffer_copy(content)
 
 
 def landlock_version() -> int:
@@ -174,16 +168,17 @@ def _say(status: int, words: bytes) -> None:
 
 def _wait(child: int, lifeline: int) -> int | None:
     """Return the command's exit code, or ``None`` if the lifeline was cut first."""
-    watched = os.pidfd_open(child)
-    asked = b"".join(struct.pack("iHH", descriptor, _POLLIN, 0) for descriptor in (watched, lifeline))
+    import select  # noqa: PLC0415 - while the child begins
+
+    watched, poll = os.pidfd_open(child), select.poll()
+    for descriptor in (watched, lifeline):
+        poll.register(descriptor, select.POLLIN)
     while True:
-        entries = _in_memory(asked)
-        _poll(entries, 2, 1000)
-        ended, cut = (found for _, _, found in struct.iter_unpack("iHH", bytes(entries)))
-        if ended:
+        ready = dict(poll.poll(1000))
+        if watched in ready:
             _, status = os.waitpid(child, 0)
             return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        if cut:
+        if ready:
             return None
         _reap(leave=child)
 
@@ -229,7 +224,8 @@ def _confine(job: dict[str, Any]) -> None:
     if job["rules"]:
         _landlock(job)
     program = job["filter"]
-    code = _in_memory(program)
+    array: Any = type("_Bytes", (_ctypes.Array,), {"_length_": len(program), "_type_": _Char})
+    code = array.from_buffer_copy(program)  # which has an address
     wanted = struct.pack("HxxxxxxP", len(program) // 8, _ctypes.addressof(code))
     _must(_prctl(_SET_SECCOMP, _SECCOMP_FILTER, wanted, 0, 0), "seccomp")
 

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from vademecum.errors import PathRefused, ToolRefused, VademecumError
 from vademecum.paths import check_relative, leads_out, open_contained, open_contained_directory
@@ -66,22 +67,16 @@ class Workspace:
             found = Located(root, plain, name, self._rule(root / plain))
             check_relative(root, relative)
             return found
-        here = self._roots[0] if self._roots else "nowhere"
-        raise ToolRefused(f"There is no {path[:200]!r} here: name a path relative to {here}.", code="missing")
+        text = f"There is no {path[:200]!r} here: name a path relative to {self._roots[0]}."
+        raise ToolRefused(text, code="missing")
 
-    def is_file(self, path: str) -> bool:
-        """Return whether a word names a file that is there."""
-        return self._is(path, Path.is_file)
-
-    def is_directory(self, path: str) -> bool:
-        """Return whether a word names a directory that is there."""
-        return self._is(path, Path.is_dir)
-
-    def _is(self, path: str, kind: Callable[[Path], bool]) -> bool:
+    def kind(self, word: str) -> Literal["file", "directory"] | None:
+        """Return what a word names, if that is there."""
         try:
-            return kind(self.locate(path).path)
+            path = self.locate(word).path
+            return "file" if path.is_file() else "directory" if path.is_dir() else None
         except (VademecumError, OSError, ValueError):
-            return False
+            return None
 
     def matches(self, pattern: str) -> list[str]:
         """Return the files that a glob matches, sorted; refuse more than ``MAX_MATCHES``."""

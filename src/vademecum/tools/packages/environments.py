@@ -277,7 +277,6 @@ def _environment(home: Path, lock: str, *, cached: bool) -> Environment:
 
 
 def _base_readable() -> tuple[Path, ...]:
-    """Return what the base interpreter needs to see."""
     return tuple(place for place in own_python().readable if place.is_relative_to(sys.base_prefix))
 
 
