@@ -313,7 +313,7 @@ def _named_by(word: str, paths: Workspace, *, is_marked: bool) -> list[str]:
         kind = paths.kind(name)
         if kind == "file":
             return [name]
-        if kind and name and (is_marked or "/" in name or name == "."):
+        if kind and (is_marked or "/" in name or name == "."):
             return [name.rstrip("/") or name]
     if any(sign in word for sign in "*?["):
         with contextlib.suppress(VademecumError):

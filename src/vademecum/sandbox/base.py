@@ -143,6 +143,12 @@ class Launch:
     doorway: socket.socket | None
     check: Callable[[], object] = bool
 
+    def close(self) -> None:
+        """Close the ends that we keep."""
+        for end in (self.status, self.lifeline, self.release, self.doorway):
+            if end is not None:
+                end.close()
+
 
 class Sandbox(Protocol):
     """Starts a command that can read, write and connect only as its jail allows.

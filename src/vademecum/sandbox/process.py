@@ -234,16 +234,19 @@ class _Running:
         try:
             self._launch = launch = sandbox.launch(argv, jail, stdin=given)
             passed = [launch.stdin, *launch.pass_on]
-            self._process = subprocess.Popen(  # noqa: S603 - that is the purpose
-                launch.words,
-                env=launch.environment,
-                cwd="/",
-                stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
-                stdout=pump.writers[0],
-                stderr=pump.writers[1],
-                pass_fds=launch.pass_on,
-                start_new_session=True,
-            )
+            with contextlib.ExitStack() as on_failure:
+                on_failure.callback(launch.close)
+                self._process = subprocess.Popen(  # noqa: S603 - that is the purpose
+                    launch.words,
+                    env=launch.environment,
+                    cwd="/",
+                    stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
+                    stdout=pump.writers[0],
+                    stderr=pump.writers[1],
+                    pass_fds=launch.pass_on,
+                    start_new_session=True,
+                )
+                on_failure.pop_all()
         except (OSError, ValueError) as error:
             raise SandboxFailed(f"{sandbox.name} could not be started ({error}): nothing ran.") from error
         finally:
@@ -291,9 +294,8 @@ class _Running:
         status, release, doorway = self._launch.status, self._launch.release, self._launch.doorway
         if status.fileno() in ready and (inside := self.said("child-pid")) is not None:
             self._pump.poll.unregister(status)
-            with contextlib.suppress(
-                ProcessLookupError, BrokenPipeError
-            ):  # its status will say that it is gone
+            # It may be gone by now, which its status will say.
+            with contextlib.suppress(ProcessLookupError, BrokenPipeError):
                 self._usage.begin(inside)
                 release.write(b"x")
             release.close()
@@ -327,9 +329,7 @@ class _Running:
         """End it if it still runs, and let go of everything."""
         if self._process.returncode is None:
             self.end(forced=True)
-        for end in (self._launch.status, self._launch.release, self._launch.doorway):
-            if end is not None:
-                end.close()
+        self._launch.close()
 
     def said(self, key: Literal["child-pid", "started", "error", "exit-code"]) -> Any:
         """Return the last value that the sandbox gave for a key, if any."""

@@ -43,10 +43,6 @@ class _Int(_ctypes._SimpleCData):  # type: ignore[type-arg]
     _type_ = "i"
 
 
-class _Char(_ctypes._SimpleCData):  # type: ignore[type-arg]
-    _type_ = "c"
-
-
 class _Function(_ctypes.CFuncPtr):
     """A function of the C library; numbers are passed as C longs, bytes as pointers.
 
@@ -224,7 +220,7 @@ def _confine(job: dict[str, Any]) -> None:
     if job["rules"]:
         _landlock(job)
     program = job["filter"]
-    array: Any = type("_Bytes", (_ctypes.Array,), {"_length_": len(program), "_type_": _Char})
+    array: Any = type("_Steps", (_ctypes.Array,), {"_length_": len(program) // 8, "_type_": _Long})
     code = array.from_buffer_copy(program)  # which has an address
     wanted = struct.pack("HxxxxxxP", len(program) // 8, _ctypes.addressof(code))
     _must(_prctl(_SET_SECCOMP, _SECCOMP_FILTER, wanted, 0, 0), "seccomp")

@@ -310,8 +310,7 @@ def parse_call(
     """
     known = _OTHER_CALLS.get(name, name) if isinstance(name, str) else None
     if known is None or known not in offered:
-        shown = str(name)[:80]
-        raise ToolRefused(there_is_no("tool", shown, offered), code="no-tool")
+        raise ToolRefused(there_is_no("tool", str(name)[:80], offered), code="no-tool")
     parameters = _UNOFFERED.get(str(name), CALLS[known])
     problems: list[str] = []
     try:

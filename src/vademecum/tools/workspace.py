@@ -17,7 +17,6 @@ from vademecum.paths import check_relative, leads_out, open_contained, open_cont
 MAX_MATCHES = 1000
 
 _PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv"})
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ def open_parent(located: Located, *, make: bool = False) -> Iterator[tuple[int, 
                 if make:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(step, dir_fd=directory)
-                entered = os.open(step, _DIRECTORY, dir_fd=directory)
+                entered = os.open(step, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
                 os.close(directory)
                 directory = entered
             yield directory, name
