@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -132,20 +133,15 @@ class _Pump:
         self.stopped: Literal["output", "disk"] | None = None
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
         self._files: dict[int, BinaryIO] = {}
-        self.writers: list[int] = []
+        self.writers: list[FileIO] = []
         for path in (streams.out, streams.err):
             reader, writer = os.pipe()
             os.set_blocking(reader, False)
             with contextlib.suppress(OSError):  # more than a user may have
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
-            self.writers.append(writer)
+            self.writers.append(FileIO(writer, "w"))
             self._files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
             self.poll.register(reader, select.POLLIN)
-
-    def close_writers(self) -> None:
-        """Close the ends that were for the command, once it has them."""
-        while self.writers:
-            os.close(self.writers.pop())
 
     def pass_on(self) -> bool:
         """Append what is in the pipes to the files, without waiting; return whether there was anything."""
@@ -173,7 +169,8 @@ class _Pump:
 
     def close(self) -> None:
         """Close everything."""
-        self.close_writers()
+        for writer in self.writers:
+            writer.close()
         for reader in list(self._files):
             self._close(reader)
 
@@ -250,7 +247,8 @@ class _Running:
         except (OSError, ValueError) as error:
             raise SandboxFailed(f"{sandbox.name} could not be started ({error}): nothing ran.") from error
         finally:
-            pump.close_writers()
+            for writer in pump.writers:
+                writer.close()
             for passed_on in passed:
                 if passed_on is not None:
                     os.close(passed_on)

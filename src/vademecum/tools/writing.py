@@ -175,10 +175,7 @@ class Changes:
                         yield file
 
     def keep(self) -> None:
-        """Copy everything that the command could change, and make the files that it is to write.
-
-        Refuse more than can be kept.
-        """
+        """Copy all that the command could change, within limits, and make the files that it is to write."""
         left = MAX_KEPT_BYTES
         for file in self.files():
             self.before[file] = stamp_of(file)

@@ -194,7 +194,12 @@ class _Build:
         site.mkdir(parents=True)
         (scratch / "empty").mkdir(parents=True)
         self.progress(f"resolving {', '.join(requirements)}")
-        lock = self._resolve(requirements, scratch)
+        (scratch / "wanted").write_text("\n".join(requirements) + "\n")
+        words = ("--generate-hashes", "--no-header", "--no-annotate", "--output-file", str(scratch / "lock"))
+        self._uv("compile", *words, str(scratch / "wanted"))
+        lock = read_capped(scratch / "lock", cap=MAX_LOCK_BYTES).decode()  # exact versions with hashes
+        if any(" @ " in line or line.startswith("-") for line in lock.splitlines()):
+            raise failed("uv resolved one of them to an address: require another version")
         packages = sum("==" in line for line in lock.splitlines())
         self.progress(f"installing {packages:,} {'package' if packages == 1 else 'packages'}")
         # Copies: a change through a hard link would reach uv's cache and every other environment.
@@ -214,16 +219,6 @@ class _Build:
         config = f"home = {os.path.dirname(BASE_PYTHON)}\ninclude-system-site-packages = false\n"
         (self.place / "pyvenv.cfg").write_text(config)
         write_atomic(self.place / _DESCRIPTION, msgspec.json.encode(description), mode=0o600)
-        return lock
-
-    def _resolve(self, requirements: tuple[str, ...], scratch: Path) -> str:
-        """Return the exact versions with their hashes."""
-        (scratch / "wanted").write_text("\n".join(requirements) + "\n")
-        words = ("--generate-hashes", "--no-header", "--no-annotate", "--output-file", str(scratch / "lock"))
-        self._uv("compile", *words, str(scratch / "wanted"))
-        lock = read_capped(scratch / "lock", cap=MAX_LOCK_BYTES).decode()
-        if any(" @ " in line or line.startswith("-") for line in lock.splitlines()):
-            raise failed("uv resolved one of them to an address: require another version")
         return lock
 
     def _uv(self, verb: str, *words: str) -> None:
