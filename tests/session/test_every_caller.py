@@ -441,7 +441,7 @@ class Reader:
 def came(text: str, place: Place) -> Came:
     plain = text.replace(str(place.cwd), "PROJECT").replace(str(place.home), "HOME")
     plain = re.sub(r"runs/\d{8}-\d{6}-\w+", "runs/RUN", re.sub(r"after \d+\.\d\d s", "after T s", plain))
-    plain = re.sub(r"calls/\d{4}", "calls/N", plain)
+    plain = re.sub(r"(calls|trash)/\d{4}", r"\1/N", plain)
     digest = hashlib.sha256()
     for path in sorted(place.cwd.rglob("*")):
         if ".agent/runs" not in str(path) and path.is_file() and not path.is_symlink():

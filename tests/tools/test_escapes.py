@@ -386,8 +386,9 @@ def test_when_we_die_while_it_is_being_started(tmp_path: Path, sandbox: Real) ->
         pass_fds=launch.pass_on,
         start_new_session=True,
     )
-    held = (launch.status, launch.lifeline, launch.release, launch.stdin, *launch.pass_on)
-    for descriptor in held:
+    for end in (launch.status, launch.lifeline, launch.release):
+        end.close()
+    for descriptor in (launch.stdin, *launch.pass_on):
         if descriptor is not None:
             os.close(descriptor)
     started.wait(timeout=60)
@@ -562,8 +563,8 @@ def test_a_sandbox_that_cannot_start_is_an_error(bench: Bench, tmp_path: Path) -
 
 def test_a_filter_that_the_kernel_does_not_take_is_an_error(tmp_path: Path) -> None:
     class WithoutFilter(Landlock):
-        def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
-            return super()._job(argv, jail) | {"filter": b""}
+        def _confinement(self, jail: Jail) -> dict[str, object]:
+            return super()._confinement(jail) | {"filter": b""}
 
     jail = Jail(tmp_path, {}, readable=(), writable=(tmp_path,))
     streams = Streams(tmp_path / "out", tmp_path / "err")

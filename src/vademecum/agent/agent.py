@@ -296,9 +296,10 @@ def _named_by(word: str, paths: Workspace, *, is_marked: bool) -> list[str]:
     if len(word) > MAX_NAME_CHARS:
         return []
     for name in dict.fromkeys((word, word.rstrip(".?!"))):
-        if paths.is_file(name):
+        kind = paths.kind(name)
+        if kind == "file":
             return [name]
-        if name and (is_marked or "/" in name or name == ".") and paths.is_directory(name):
+        if kind and (is_marked or "/" in name or name == "."):
             return [name.rstrip("/") or name]
     if any(sign in word for sign in "*?["):
         with contextlib.suppress(VademecumError):
@@ -311,13 +312,13 @@ def _inside(word: str, paths: Workspace) -> list[str]:
     found, start = [], 0
     for ending in _ENDING.finditer(word):
         whole = word[start : ending.end()]
-        inside = next((whole[n:] for n in range(len(whole)) if paths.is_file(whole[n:])), None)
+        inside = next((whole[n:] for n in range(len(whole)) if paths.kind(whole[n:]) == "file"), None)
         if inside is not None:
             found.append(inside)
             start = ending.end()
     for piece in _LATIN.finditer(word):
         name = piece[0].rstrip("/")
         called = "/" in piece[0] or _FOLDER.match(word[piece.end() :]) or word[: piece.start()].endswith("在")
-        if name and called and paths.is_directory(name):
+        if name and called and paths.kind(name) == "directory":
             found.append(name)
     return found

@@ -108,7 +108,7 @@ def _sandbox(wanted: SandboxName) -> HealthCheck:
         fix = f"Remove execution.sandbox from {_CONFIG}."
         return HealthCheck("sandbox", "note", "none, as configured: scripts can do all that you can", fix)
     tried = [probe(name) for name in ("bubblewrap", "landlock")]
-    works = [found.name for found in tried if found.sandbox is not None]
+    works = [found.sandbox.name for found in tried if found.sandbox is not None]
     problems = " ".join(found.problem for found in tried if found.problem)
     try:
         chosen = choose_sandbox(wanted)

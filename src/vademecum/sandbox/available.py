@@ -6,23 +6,23 @@ its own, so that what it may not see is not there. Whether one works is found ou
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import marshal
 import os
 import shutil
 import socket
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from io import FileIO
 from pathlib import Path
-from types import CodeType
 from typing import Any, Literal
 
 from vademecum.config import SandboxName
 from vademecum.errors import SandboxFailed, VademecumError
+from vademecum.sandbox import supervise
 from vademecum.sandbox.base import (
     BASE_PYTHON,
     NETWORK_FILES,
@@ -38,10 +38,9 @@ from vademecum.sandbox.base import (
     make_mount_points,
     nameless,
     own_python,
-    resource_limits,
 )
 from vademecum.sandbox.process import Ended, Streams, run_command
-from vademecum.sandbox.seccomp import Sockets, filter_of
+from vademecum.sandbox.seccomp import filter_of
 
 Real = Literal["bubblewrap", "landlock"]
 # Opening for appending changes nothing; whoever may do that to the last file owns the machine.
@@ -107,29 +106,18 @@ class Unconfined:
     name = "none"
     hides = False
 
-    def launch(
-        self, argv: list[str], jail: Jail, *, doors: tuple[str, ...] = (), stdin: int | None = None
-    ) -> Launch:
+    def launch(self, argv: list[str], jail: Jail, *, stdin: int | None = None) -> Launch:
         """Prepare the supervisor, which is told what to do through a file without a name."""
         if jail.hidden and not self.hides:
             raise SandboxFailed(f"{self.name} cannot hide files: copy what the command may read.")
-        job = self._job(argv, jail) | {"doors": doors}
+        job = {"argv": argv, "directory": str(jail.directory), "environment": _environment_of(jail)}
         make_mount_points(jail, links=True)
-        status, speak = os.pipe()
-        lifeline, hold = os.pipe()
-        words, passed, doorway = _program(job, jail, speak, lifeline)
-        return Launch(words, {}, (speak, lifeline, *passed), status, hold, stdin=stdin, doorway=doorway)
+        given, kept = _pipes()
+        words, passed, doorway = _program(job | {"alone": True} | self._confinement(jail), jail, *given)
+        return Launch(words, {}, (*given, *passed), stdin, *kept, doorway)
 
-    def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
-        return {
-            "argv": argv,
-            "directory": str(jail.directory),
-            "environment": _environment_of(jail),
-            "limits": resource_limits(jail.limits),
-            "alone": True,
-            "filter": None,
-            "rules": [],
-        }
+    def _confinement(self, jail: Jail) -> dict[str, object]:  # noqa: ARG002 - there is none
+        return {"filter": None, "rules": []}
 
 
 class Landlock(Unconfined):
@@ -140,27 +128,19 @@ class Landlock(Unconfined):
 
     def __init__(self, version: int | None = None) -> None:
         """Use what the kernel has, or do as an older kernel would need it."""
-        found = _landlock_found()
+        found = supervise.landlock_version()
         self._version = found if version is None else min(version, found)
         if self._version < MIN_LANDLOCK:
             raise SandboxFailed(
                 f"Landlock is not usable here: the kernel has {self._version}, {MIN_LANDLOCK} is needed."
             )
 
-    def _job(self, argv: list[str], jail: Jail) -> dict[str, object]:
+    def _confinement(self, jail: Jail) -> dict[str, object]:
         proc = [*(f"/proc/{name}" for name in _PROC_FILES), *(f"/proc/sys/{name}" for name in _PROC_SYS)]
         readable = [*_system_paths(jail.network), *proc, "/proc/self"]
-        return super()._job(argv, jail) | {
-            "rules": _rules_of(jail, readable, _DEVICES),
-            "filter": filter_of(_sockets(jail.network), landlock=self._version),
-        }
-
-
-def _landlock_found() -> int:
-    """Return the version of Landlock that the kernel has; 0 for none."""
-    from vademecum.sandbox.supervise import landlock_version  # noqa: PLC0415 - bubblewrap rarely needs it
-
-    return landlock_version() if sys.platform == "linux" else 0
+        sockets = "proxy" if isinstance(jail.network, ByProxy) else jail.network
+        program = filter_of(sockets, landlock=self._version)
+        return {"filter": program, "rules": _rules_of(jail, readable, _DEVICES)}
 
 
 def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> list[_Rule]:
@@ -183,28 +163,30 @@ def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> l
     return [*found, *((path, _WRITE, True) for path in writable)]
 
 
+def _pipes() -> tuple[tuple[int, int, int], tuple[FileIO, FileIO, FileIO]]:
+    """Make the pipes for status, lifeline and release: the ends for the sandbox, and those that we keep."""
+    status, speak = os.pipe()
+    lifeline, hold = os.pipe()
+    wait, release = os.pipe()
+    return (speak, lifeline, wait), (FileIO(status), FileIO(hold, "w"), FileIO(release, "w"))
+
+
 def _program(
     job: dict[str, object], jail: Jail, *descriptors: int
-) -> tuple[list[str], list[int], int | None]:
+) -> tuple[list[str], list[int], socket.socket | None]:
     """Return words that run our program with a job and these descriptors, and the ones to pass on besides.
 
     The last is a socket from which the listening one comes, if the jail has a proxy.
     """
-    outer = inner = None
+    job, passed, outer = job | {"network": jail.network != "none", "port": PROXY_PORT}, [], None
     if isinstance(jail.network, ByProxy):
-        outer, inner = (end.detach() for end in socket.socketpair())
-    job = job | {"network": jail.network != "none", "doorway": inner, "port": PROXY_PORT}
-    told = nameless(marshal.dumps((_supervisor(), job)))
+        outer, inner = socket.socketpair()
+        passed = [inner.detach()]
+    loader: Any = supervise.__loader__
+    code = loader.get_code(supervise.__name__)
+    told = nameless(marshal.dumps((code, job | {"doorway": passed[0] if passed else None})))
     words = [BASE_PYTHON, "-I", "-S", "-c", _PROGRAM, *map(str, (told, *descriptors))]
-    return words, [told] if inner is None else [told, inner], outer
-
-
-@cache
-def _supervisor() -> CodeType:
-    """Return our program, compiled; it is not imported here."""
-    spec: Any = importlib.util.find_spec("vademecum.sandbox.supervise")
-    code: CodeType = spec.loader.get_code(spec.name)
-    return code
+    return words, [told, *passed], outer
 
 
 class Bubblewrap:
@@ -219,21 +201,15 @@ class Bubblewrap:
             raise SandboxFailed("bubblewrap is not usable here: bwrap is not installed.")
         self._bwrap = found
 
-    def launch(
-        self,
-        argv: list[str],
-        jail: Jail,
-        *,
-        doors: tuple[str, ...] = (),  # noqa: ARG002
-        stdin: int | None = None,
-    ) -> Launch:
+    def launch(self, argv: list[str], jail: Jail, *, stdin: int | None = None) -> Launch:
         """Prepare bwrap, which waits inside until its limits are set, with a filter on system calls.
 
         For a proxy, for rules of Landlock and for very many words, a program of ours becomes the command
         inside. It opens its own libraries before it confines itself, so they need no rules.
         """
-        program = filter_of(_sockets(jail.network), landlock=None)
-        ours = isinstance(jail.network, ByProxy) or len(argv) > MAX_WORDS
+        sockets = "proxy" if isinstance(jail.network, ByProxy) else jail.network
+        program = filter_of(sockets, landlock=None)
+        ours = sockets == "proxy" or len(argv) > MAX_WORDS
         shown = replace(jail, readable=(*own_python().readable, *jail.readable)) if ours else jail
         binds, rules = _binds_of(shown), []
         if binds is None:  # then mounted directories are shown where they are, with a link at their names
@@ -242,10 +218,7 @@ class Bubblewrap:
             binds = _binds_of(replace(jail, readable=readable, mounted=(), hidden=()))
         assert binds is not None
         make_mount_points(jail, links=bool(rules))
-        limits = resource_limits(jail.limits)
-        status, speak = os.pipe()
-        wait, release = os.pipe()
-        lifeline, hold = os.pipe()
+        (speak, lifeline, wait), kept = _pipes()
         passed = [speak, wait, *([] if stdin is None else [stdin])]
         doorway = None
         if ours:
@@ -266,14 +239,13 @@ class Bubblewrap:
             *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
             *("--chdir", str(jail.directory), *words),
         ]
-        environment, given = _environment_of(jail), tuple(passed)
-        check = partial(_check_fifos, jail) if jail.mounted and not rules else None
-        return Launch(words, environment, given, status, hold, release, lifeline, doorway, limits, check)
+        check = bool if rules else partial(_check_fifos, jail)
+        return Launch(words, _environment_of(jail), tuple(passed), lifeline, *kept, doorway, check)
 
 
 def _rules(jail: Jail) -> list[_Rule]:
     """Return Landlock's rules, if these must hide files."""
-    if _landlock_found() < MIN_LANDLOCK:
+    if supervise.landlock_version() < MIN_LANDLOCK:
         raise SandboxFailed(
             f"bubblewrap alone can show no more than {MAX_PARTS} files and directories beside hidden ones: "
             "copy what the command may read."
@@ -352,29 +324,21 @@ def _check_fifos(jail: Jail) -> None:
     hidden = _real_hidden(jail)
     todo = [os.path.realpath(mount.source) for mount in jail.mounted]
     while todo:
-        try:
-            with os.scandir(todo.pop()) as listing:
-                for entry in listing:
-                    if entry.is_file(follow_symlinks=False) or entry.path in hidden:
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        todo.append(entry.path)
-                    elif stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
-                        raise SandboxFailed(
-                            f"{entry.path} is a FIFO in a directory to show: hide it, or copy the directory."
-                        )
-        except OSError:
-            continue  # what we cannot read, the command cannot read either
+        # What we cannot read, the command cannot read either.
+        with contextlib.suppress(OSError), os.scandir(todo.pop()) as listing:
+            for entry in listing:
+                if entry.is_file(follow_symlinks=False) or entry.path in hidden:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(entry.path)
+                elif stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
+                    raise SandboxFailed(
+                        f"{entry.path} is a FIFO in a directory to show: hide it, or copy the directory."
+                    )
 
 
 def _real_hidden(jail: Jail) -> frozenset[str]:
-    """Return the real paths of what is hidden."""
     return frozenset(map(os.path.realpath, jail.hidden))
-
-
-def _sockets(network: Network) -> Sockets:
-    """Return which sockets a command may have."""
-    return "proxy" if isinstance(network, ByProxy) else network
 
 
 def _parts_of(directory: str, hidden: frozenset[str]) -> list[_Part] | None:
@@ -406,7 +370,6 @@ def _parts_of(directory: str, hidden: frozenset[str]) -> list[_Part] | None:
 
 
 def _system_paths(network: Network) -> list[str]:
-    """Return the paths of the system that a command may need."""
     return [*SYSTEM_DIRECTORIES, *SYSTEM_FILES, *(NETWORK_FILES if network != "none" else ())]
 
 
@@ -422,7 +385,6 @@ _KINDS: dict[Real, Callable[[], Sandbox]] = {"bubblewrap": Bubblewrap, "landlock
 class Probe:
     """The result of trying a sandbox; it works if ``problem`` is empty."""
 
-    name: Real
     sandbox: Sandbox | None
     problem: str
 
@@ -434,13 +396,13 @@ def probe(name: Real) -> Probe:
         sandbox = _KINDS[name]()
         ended = _tried(sandbox)
     except (VademecumError, OSError) as error:
-        return Probe(name, None, str(error))
+        return Probe(None, str(error))
     if ended.exit_code == 0:
-        return Probe(name, sandbox, "")
+        return Probe(sandbox, "")
     problem = f"{name} does not work: a first command ended with {ended.exit_code} ({ended.reason})."
     if ended.exit_code in _REACHED:
         problem = f"{name} does not keep a command from files it was not given."
-    return Probe(name, None, problem)
+    return Probe(None, problem)
 
 
 @cache

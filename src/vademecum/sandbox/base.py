@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import resource
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -123,27 +123,31 @@ class Jail:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a sandbox: its words, and the descriptors that it gets and that we keep.
+    """How to start a sandbox: its words, the descriptors that it gets, and the ends that we keep.
 
     ``pass_on`` and ``stdin`` (its standard input; ``None`` is ``/dev/null``) are closed here once it was
-    started. ``status`` is the end of a pipe from which the sandbox's own words come: whether
-    the command was started, and its exit code. They never mix with the command's output. ``lifeline`` is held
-    open as long as the command may live, so that everything ends when we do. ``release`` is closed to let the
-    sandbox go on, once ``limits`` are set for its first process: pairs of an ``RLIMIT_`` number and a value.
-    ``doorway`` is a socket that brings the listening socket of a ``ByProxy``. ``check`` is called while the
-    sandbox starts; if it raises, nothing runs.
+    started. From ``status`` come the sandbox's own words: its first process, whether the command was started,
+    and its exit code. They never mix with the command's output. ``lifeline`` is kept open as long as the
+    command may live, so that everything ends when we do. ``release`` is closed to let the sandbox go on, once
+    the limits of its first process are set. ``doorway`` brings the listening socket of a ``ByProxy``.
+    ``check`` is called while the sandbox starts; if it raises, nothing runs.
     """
 
     words: list[str]
     environment: dict[str, str]
     pass_on: tuple[int, ...]
-    status: int
-    lifeline: int
-    release: int | None = None
-    stdin: int | None = None
-    doorway: int | None = None
-    limits: tuple[tuple[int, int], ...] = ()
-    check: Callable[[], None] | None = None
+    stdin: int | None
+    status: FileIO
+    lifeline: FileIO
+    release: FileIO
+    doorway: socket.socket | None
+    check: Callable[[], object] = bool
+
+    def close(self) -> None:
+        """Close the ends that we keep."""
+        for end in (self.status, self.lifeline, self.release, self.doorway):
+            if end is not None:
+                end.close()
 
 
 class Sandbox(Protocol):
@@ -156,13 +160,10 @@ class Sandbox(Protocol):
     name: str
     hides: bool
 
-    def launch(
-        self, argv: list[str], jail: Jail, *, doors: tuple[str, ...] = (), stdin: int | None = None
-    ) -> Launch:
+    def launch(self, argv: list[str], jail: Jail, *, stdin: int | None = None) -> Launch:
         """Prepare the start of ``argv`` in that jail.
 
-        ``doors`` are the files through which it enters its control groups. ``stdin`` is a descriptor for the
-        command's standard input, which becomes part of the launch.
+        ``stdin`` is a descriptor for the command's standard input, which becomes part of the launch.
         """
         ...
 
@@ -191,7 +192,6 @@ def search_path(env_path: str) -> str:
 
 
 def _moved(jail: Jail) -> list[Mount]:
-    """Return the mounts that are not shown where they are."""
     return [mount for mount in jail.mounted if mount.name != mount.source]
 
 
@@ -215,22 +215,6 @@ def remove_mount_points(jail: Jail) -> None:
                 mount.name.unlink()
             else:
                 mount.name.rmdir()
-
-
-def resource_limits(limits: Limits) -> tuple[tuple[int, int], ...]:
-    """Return the limits of each process as pairs of an ``RLIMIT_`` number and a value."""
-    found = [
-        (resource.RLIMIT_DATA, limits.memory_bytes),
-        (resource.RLIMIT_FSIZE, limits.file_bytes),
-        (resource.RLIMIT_NOFILE, limits.open_files),
-        (resource.RLIMIT_CORE, 0),
-    ]
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        # The limit counts everything the user runs; there is never more than all that runs here.
-        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
-        found.append((resource.RLIMIT_NPROC, running + limits.processes))
-    ours = ((number, most, resource.getrlimit(number)[1]) for number, most in found)  # cannot be raised
-    return tuple((n, most if own == resource.RLIM_INFINITY else min(most, own)) for n, most, own in ours)
 
 
 def nameless(content: bytes) -> int:

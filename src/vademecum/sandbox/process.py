@@ -6,22 +6,21 @@ import contextlib
 import fcntl
 import json
 import os
-import resource
 import select
 import signal
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from vademecum.errors import SandboxFailed, ToolRefused
 from vademecum.sandbox.base import ByProxy, Jail, Sandbox, nameless, remove_mount_points
-from vademecum.sandbox.usage import OWN_PROCESSES, ControlGroup, JobUsage
+from vademecum.sandbox.usage import JobUsage
 
 Stream = Literal["out", "err"]
 OnOutput = Callable[[Stream, bytes], None]
@@ -38,7 +37,6 @@ _CHUNK_BYTES, _SHOWN_BYTES = 1024 * 1024, 64 * 1024
 _LOOK_SECONDS = 0.05
 _GATHER_SECONDS = 0.02  # what is printed within this time is passed on together
 _PATIENCE_SECONDS = 10.0
-_NICE = 10
 _WORD_OVERHEAD = 9
 
 
@@ -93,16 +91,17 @@ def run_command(  # noqa: PLR0913 - what a command depends on
     usage = JobUsage(jail)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
-        if jail.mounted:
-            stack.callback(remove_mount_points, jail)
-        group = ControlGroup(jail.limits.processes + OWN_PROCESSES)
-        stack.callback(group.remove)
-        pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes, on_output)))
-        running = _Running(sandbox, argv, jail, pump=pump, stdin=stdin, group=group)
+        stack.callback(remove_mount_points, jail)
+        stack.callback(usage.remove)
+        pump = stack.enter_context(contextlib.closing(_Pump(streams, jail.limits.output_bytes)))
+        if on_output is not None:
+            stack.enter_context(_listening(streams, on_output))
+        running = _Running(sandbox, argv, jail, pump=pump, stdin=stdin, usage=usage)
         stack.callback(running.close)
-        reason = running.watch(jail, usage, deadline=started + jail.limits.seconds, cancelled=cancelled)
+        reason = running.watch(deadline=started + jail.limits.seconds, cancelled=cancelled)
         running.end(forced=reason != "exited")
-        pump.finish()
+        while pump.stopped is None and pump.pass_on():
+            pass  # a process that still has a pipe open is not waited for
         seconds = time.monotonic() - started
         if reason != "exited":
             return Ended(reason, None, seconds)
@@ -117,60 +116,43 @@ def run_command(  # noqa: PLR0913 - what a command depends on
             raise SandboxFailed(f"{sandbox.name} could not start the command ({why}): nothing ran.")
         if pump.stopped is not None:
             return Ended(pump.stopped, None, seconds)
-        full = code and group.was_full()
+        full = code and usage.was_full()
         return Ended("processes" if full else "exited", code, seconds)
 
 
 class _Pump:
     """Two pipes and the files that their content is appended to, with a cap.
 
-    ``writers`` are the ends for the command; ``files`` has the file for each end to read from. The command
-    cannot change what it printed: it has the pipes, not the files. ``stopped`` says why no more is taken: the
+    ``writers`` are the ends for the command, which cannot change what it printed: it has the pipes, not the
+    files. ``poll`` knows the other ends as long as they are open. ``stopped`` says why no more is taken: the
     cap, or a file that cannot be written.
-
-    The listener runs in a thread of its own and reads from the files, so that a slow one delays neither the
-    command nor its limits; what it is given is complete and in order for each stream.
     """
 
-    def __init__(self, streams: Streams, cap: int, on_output: OnOutput | None) -> None:
-        self._left = cap
+    def __init__(self, streams: Streams, cap: int) -> None:
+        self._left, self.poll = cap, select.poll()
         self.stopped: Literal["output", "disk"] | None = None
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
-        self.files: dict[int, BinaryIO] = {}
-        self.writers: list[int] = []
+        self._files: dict[int, BinaryIO] = {}
+        self.writers: list[FileIO] = []
         for path in (streams.out, streams.err):
             reader, writer = os.pipe()
             os.set_blocking(reader, False)
             with contextlib.suppress(OSError):  # more than a user may have
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
-            self.writers.append(writer)
-            self.files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
-        self._grown, self._complete = threading.Event(), threading.Event()
-        self._abandoned = False
-        self._listener: threading.Thread | None = None
-        if on_output is not None:
-            listening = partial(self._tell, streams, on_output)
-            self._listener = threading.Thread(target=listening, name="vademecum-output", daemon=True)
-            self._listener.start()
+            self.writers.append(FileIO(writer, "w"))
+            self._files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
+            self.poll.register(reader, select.POLLIN)
 
-    def close_writers(self) -> None:
-        """Close the ends that were for the command, once it has them."""
-        while self.writers:
-            os.close(self.writers.pop())
-
-    def pass_on(self, poll: select.poll | None = None) -> bool:
-        """Append what is in the pipes to the files, without waiting; return whether there was anything.
-
-        Pipes at their end are taken out of ``poll``.
-        """
+    def pass_on(self) -> bool:
+        """Append what is in the pipes to the files, without waiting; return whether there was anything."""
         moved = False
-        for reader in list(self.files):
+        for reader in list(self._files):
             try:
                 size = os.readv(reader, [self._buffer])
             except BlockingIOError:
                 continue
             if size == 0:
-                self._close(reader, poll)
+                self._close(reader)
                 continue
             moved = True
             kept = min(size, self._left)
@@ -180,58 +162,57 @@ class _Pump:
             data = self._buffer[:kept]
             try:
                 while data:
-                    data = data[self.files[reader].write(data) :]
+                    data = data[self._files[reader].write(data) :]
             except OSError:
                 self.stopped = "disk"
-        if moved:
-            self._grown.set()
         return moved
 
-    def finish(self) -> None:
-        """Take what is left in the pipes; a process that still has a pipe open is not waited for."""
-        while self.stopped is None and self.pass_on():
-            pass
-        self._end_listening(CATCH_UP_SECONDS)
-
     def close(self) -> None:
-        """Close everything; a listener that has not caught up gets no more."""
-        self.close_writers()
-        for reader in list(self.files):
-            self._close(reader, None)
-        self._end_listening(0)
+        """Close everything."""
+        for writer in self.writers:
+            writer.close()
+        for reader in list(self._files):
+            self._close(reader)
 
-    def _close(self, reader: int, poll: select.poll | None) -> None:
-        if poll is not None:
-            poll.unregister(reader)
-        self.files.pop(reader).close()
+    def _close(self, reader: int) -> None:
+        self.poll.unregister(reader)
+        self._files.pop(reader).close()
         os.close(reader)
 
-    def _end_listening(self, seconds: float) -> None:
-        """Wait until the listener has everything, or for so many seconds."""
-        if self._listener is not None:
-            self._complete.set()
-            self._grown.set()
-            self._listener.join(seconds)
-            self._abandoned, self._listener = True, None
 
-    def _tell(self, streams: Streams, on_output: OnOutput) -> None:
-        """Read the growing files and tell the listener, until the command is over."""
+@contextlib.contextmanager
+def _listening(streams: Streams, on_output: OnOutput) -> Iterator[None]:
+    """Tell a listener what the files get, complete and in order for each stream.
+
+    It runs in a thread of its own and reads from the files, so that a slow one delays neither the command nor
+    its limits. At the end it has a second to catch up, then it gets no more.
+    """
+    complete, abandoned = threading.Event(), threading.Event()
+
+    def tell() -> None:
         with open(streams.out, "rb", buffering=0) as out, open(streams.err, "rb", buffering=0) as err:
-            complete = False
-            while not complete:
-                self._grown.wait()
-                self._grown.clear()
-                complete = self._complete.wait(_GATHER_SECONDS)
-                files: tuple[tuple[Stream, BinaryIO], ...] = (("out", out), ("err", err))
+            files: tuple[tuple[Stream, BinaryIO], ...] = (("out", out), ("err", err))
+            is_last = False
+            while not is_last:
+                is_last = complete.wait(_GATHER_SECONDS)
                 for stream, file in files:
                     while chunk := file.read(_SHOWN_BYTES):
-                        if self._abandoned:
+                        if abandoned.is_set():
                             return
                         on_output(stream, chunk)
 
+    thread = threading.Thread(target=tell, name="vademecum-output", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        complete.set()
+        thread.join(CATCH_UP_SECONDS)
+        abandoned.set()
+
 
 class _Running:
-    """One started sandbox; it owns the descriptors of its launch that stay open here."""
+    """One started sandbox; it owns the ends of its launch that stay open here."""
 
     def __init__(  # noqa: PLR0913 - what a command depends on
         self,
@@ -241,55 +222,52 @@ class _Running:
         *,
         pump: _Pump,
         stdin: bytes | int | None,
-        group: ControlGroup,
+        usage: JobUsage,
     ) -> None:
         """Start the sandbox; all descriptors that it gets are closed here."""
-        self._pump, self._group, self._words = pump, group, b""
-        self._open: set[int] = set()
+        self._pump, self._usage, self._jail, self._words = pump, usage, jail, b""
         given = os.dup(stdin) if isinstance(stdin, int) else None if stdin is None else nameless(stdin)
         passed = [given]
         try:
-            launch = sandbox.launch(argv, jail, doors=group.doors, stdin=given)
+            self._launch = launch = sandbox.launch(argv, jail, stdin=given)
             passed = [launch.stdin, *launch.pass_on]
-            kept = (launch.status, launch.lifeline, launch.release, launch.doorway)
-            self._launch = launch
-            self._open |= {each for each in kept if each is not None}
-            self._process = subprocess.Popen(  # noqa: S603 - that is the purpose
-                launch.words,
-                env=launch.environment,
-                cwd="/",
-                stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
-                stdout=pump.writers[0],
-                stderr=pump.writers[1],
-                pass_fds=launch.pass_on,
-                start_new_session=True,
-            )
+            with contextlib.ExitStack() as on_failure:
+                on_failure.callback(launch.close)
+                self._process = subprocess.Popen(  # noqa: S603 - that is the purpose
+                    launch.words,
+                    env=launch.environment,
+                    cwd="/",
+                    stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
+                    stdout=pump.writers[0],
+                    stderr=pump.writers[1],
+                    pass_fds=launch.pass_on,
+                    start_new_session=True,
+                )
+                on_failure.pop_all()
         except (OSError, ValueError) as error:
-            for descriptor in list(self._open):
-                self._close(descriptor)
             raise SandboxFailed(f"{sandbox.name} could not be started ({error}): nothing ran.") from error
         finally:
-            pump.close_writers()
+            for writer in pump.writers:
+                writer.close()
             for passed_on in passed:
                 if passed_on is not None:
                     os.close(passed_on)
-        os.set_blocking(launch.status, False)
+        os.set_blocking(launch.status.fileno(), False)
 
-    def watch(self, jail: Jail, usage: JobUsage, *, deadline: float, cancelled: Callable[[], bool]) -> Reason:
+    def watch(self, *, deadline: float, cancelled: Callable[[], bool]) -> Reason:
         """Let the command begin and wait for its end; meanwhile pass its output on, and check its limits."""
-        launch, poll = self._launch, select.poll()
-        if launch.check is not None:
-            launch.check()
+        launch, poll = self._launch, self._pump.poll
+        launch.check()
         ask = look = time.monotonic() + _LOOK_SECONDS
         with open(os.pidfd_open(self._process.pid), "rb", buffering=0) as process:
-            begins = () if launch.release is None else (launch.status,)
-            hands = () if launch.doorway is None else (launch.doorway,)
-            for descriptor in (process.fileno(), *self._pump.files, *begins, *hands):
-                poll.register(descriptor, select.POLLIN)
+            for end in (process, launch.status, launch.doorway):
+                if end is not None:
+                    poll.register(end, select.POLLIN)
             while True:
                 left = deadline - time.monotonic()
                 ready = {number for number, _ in poll.poll(max(0.0, min(_LOOK_SECONDS, left)) * 1000)}
-                self._attend(ready, poll, jail)
+                self._pump.pass_on()
+                self._attend(ready)
                 if self._pump.stopped is not None:
                     return self._pump.stopped
                 if process.fileno() in ready:
@@ -303,44 +281,34 @@ class _Running:
                     return "cancelled"
                 if now < look:
                     continue
-                exceeded = usage.exceeded(self._process.pid)
+                exceeded = self._usage.exceeded(self._process.pid)
                 if exceeded is not None:
                     return exceeded
                 # Checking must never cost more than a tenth of the time.
                 look = now + max(_LOOK_SECONDS, 10 * (time.monotonic() - now))
 
-    def _attend(self, ready: set[int], poll: select.poll, jail: Jail) -> None:
-        """Pass on what is there: output, the number of a first process that waits, a socket for the proxy."""
-        self._pump.pass_on(poll)
-        if self._launch.status in ready and (inside := self.said("child-pid")) is not None:
-            poll.unregister(self._launch.status)
-            self._admit(inside)
-        if self._launch.doorway in ready:
-            poll.unregister(self._launch.doorway)
-            self._serve(self._launch.doorway, jail)
-
-    def _admit(self, inside: int) -> None:
-        """Set the limits of the first process inside, which waits for that, and let it begin."""
-        with contextlib.suppress(ProcessLookupError):  # it may be gone by now, which its status will say
-            os.setpriority(os.PRIO_PROCESS, inside, _NICE)
-            for number, most in self._launch.limits:
-                resource.prlimit(inside, number, (most, most))
-            for door in self._group.doors:
-                Path(door).write_text(str(inside))
-        self._close(self._launch.release)
-
-    def _serve(self, doorway: int, jail: Jail) -> None:
-        """Take the socket that listens inside, and give it to the proxy; it may be gone already."""
-        assert isinstance(jail.network, ByProxy)
-        with socket.socket(fileno=os.dup(doorway)) as way:
-            _, descriptors, _, _ = socket.recv_fds(way, 1, 1)
-        for descriptor in descriptors:
-            jail.network.serve(socket.socket(fileno=descriptor))
+    def _attend(self, ready: set[int]) -> None:
+        """Let a first process that waits begin, and give the proxy the socket that listens inside."""
+        status, release, doorway = self._launch.status, self._launch.release, self._launch.doorway
+        if status.fileno() in ready and (inside := self.said("child-pid")) is not None:
+            self._pump.poll.unregister(status)
+            # It may be gone by now, which its status will say.
+            with contextlib.suppress(ProcessLookupError, BrokenPipeError):
+                self._usage.begin(inside)
+                release.write(b"x")
+            release.close()
+        if doorway is not None and doorway.fileno() in ready:
+            assert isinstance(self._jail.network, ByProxy)
+            self._pump.poll.unregister(doorway)
+            with doorway:
+                _, descriptors, _, _ = socket.recv_fds(doorway, 1, 1)
+            for descriptor in descriptors:  # none if it is gone already
+                self._jail.network.serve(socket.socket(fileno=descriptor))
 
     def end(self, *, forced: bool) -> None:
         """Make sure that it is gone, with everything that it started."""
         if forced:
-            self._group.shut()
+            self._usage.shut()
         inside = self.said("child-pid")
         if forced and inside is not None and self._process.poll() is None:
             # The first process inside takes all others with it, and is waited for by the sandbox.
@@ -348,7 +316,7 @@ class _Running:
                 os.kill(inside, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_PATIENCE_SECONDS)
-        self._close(self._launch.lifeline)
+        self._launch.lifeline.close()
         try:
             self._process.wait(_PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -359,19 +327,12 @@ class _Running:
         """End it if it still runs, and let go of everything."""
         if self._process.returncode is None:
             self.end(forced=True)
-        for descriptor in list(self._open):
-            self._close(descriptor)
-
-    def _close(self, descriptor: int | None) -> None:
-        if descriptor is not None and descriptor in self._open:
-            self._open.remove(descriptor)
-            os.close(descriptor)
+        self._launch.close()
 
     def said(self, key: Literal["child-pid", "started", "error", "exit-code"]) -> Any:
         """Return the last value that the sandbox gave for a key, if any."""
-        with contextlib.suppress(BlockingIOError):
-            while len(self._words) < MAX_STATUS_BYTES and (piece := os.read(self._launch.status, 4096)):
-                self._words += piece
+        while len(self._words) < MAX_STATUS_BYTES and (piece := self._launch.status.read(4096)):
+            self._words += piece
         found = None
         for line in self._words.splitlines():
             with contextlib.suppress(ValueError):

@@ -30,11 +30,10 @@ SIGNALS_SCOPED = 6  # the first Landlock that keeps signals inside
 
 # The sockets that a command may have: none, those of the internet, or one to its proxy.
 Sockets = Literal["none", "all", "proxy"]
-# The numbers of system calls on x86_64 and on aarch64, by name; -1 where there is none.
-Calls = dict[str, tuple[int, int]]
 
 
-def _calls(table: str) -> Calls:
+def _calls(table: str) -> dict[str, tuple[int, int]]:
+    """Return the numbers of system calls on x86_64 and on aarch64, by name; -1 where there is none."""
     rows = (row.split() for row in table.split(","))
     return {name: (int(on_x86_64), int(on_aarch64)) for name, on_x86_64, on_aarch64 in rows}
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # As Linux numbers them on every machine we support; the module `signal` takes long to import.
 _SIGKILL, _SIGSTOP = 9, 19
 _SET_PDEATHSIG, _SET_SUBREAPER = 1, 36
-_POLLIN, _NICE, _ALL = 1, 10, 1 << 30
+_ALL = 1 << 30
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _SET_SECCOMP, _CAPBSET_DROP, _NO_NEW_PRIVS = 22, 24, 38
 _SECCOMP_FILTER, _PATH_BENEATH = 2, 1
@@ -41,10 +41,6 @@ class _Long(_ctypes._SimpleCData):  # type: ignore[type-arg]
 
 class _Int(_ctypes._SimpleCData):  # type: ignore[type-arg]
     _type_ = "i"
-
-
-class _Char(_ctypes._SimpleCData):  # type: ignore[type-arg]
-    _type_ = "c"
 
 
 class _Function(_ctypes.CFuncPtr):
@@ -68,8 +64,8 @@ def _of_libc(name: str) -> Callable[..., int]:
     return call
 
 
-_prctl, _poll, _setrlimit = _of_libc("prctl"), _of_libc("poll"), _of_libc("setrlimit")
-_syscall, _capset, _unshare = _of_libc("syscall"), _of_libc("capset"), _of_libc("unshare")
+_prctl, _syscall = _of_libc("prctl"), _of_libc("syscall")
+_capset, _unshare = _of_libc("capset"), _of_libc("unshare")
 
 
 def _must(result: int, what: str) -> None:
@@ -78,15 +74,9 @@ def _must(result: int, what: str) -> None:
         raise OSError(_ctypes.get_errno(), f"{what}: {os.strerror(_ctypes.get_errno())}")
 
 
-def _in_memory(content: bytes) -> Any:
-    """Return the same bytes at a place in memory that has an address, and that a function may write to."""
-    kind: Any = type("_Bytes", (_ctypes.Array,), {"_length_": len(content), "_type_": _Char})
-    return kind.from_buffer_copy(content)
-
-
 def landlock_version() -> int:
     """Return which Landlock this kernel has; 0 for none."""
-    return max(0, int(_syscall(_CREATE_RULESET, None, 0, 1)))
+    return max(0, int(_syscall(_CREATE_RULESET, None, 0, 1))) if sys.platform == "linux" else 0
 
 
 def descendants(pid: int, most: int) -> list[int]:
@@ -109,14 +99,14 @@ def descendants(pid: int, most: int) -> list[int]:
 
 def main(job: dict[str, Any]) -> None:
     """Start the command and stay until all is over; or become it, inside a sandbox that did the rest."""
-    complain, *lifeline = (int(word) for word in sys.argv[2:4])
-    parent = os.getpid() if lifeline else 0
-    if lifeline:
-        complain = _supervise(complain, *lifeline)  # and go on in a child
+    complain, *pipes = (int(word) for word in sys.argv[2:])
+    parent = os.getpid() if pipes else 0
+    if pipes:
+        complain = _supervise(complain, *pipes)  # and go on in a child
     try:
         os.set_inheritable(complain, False)  # noqa: FBT003
         if parent:
-            _limit(job)
+            os.chdir(job["directory"])
         _confine(job)
         if parent:
             _prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # once more: a user namespace takes it away
@@ -130,10 +120,11 @@ def main(job: dict[str, Any]) -> None:
     os._exit(127)
 
 
-def _supervise(status: int, lifeline: int) -> int:
+def _supervise(status: int, lifeline: int, release: int) -> int:
     """Wait for the end of a child, and end; return in the child, with the descriptor to complain to.
 
-    End also when the lifeline is closed: the caller is gone, or cancelled the command.
+    The child waits until its limits are set. End also when the lifeline is closed: the caller is gone, or
+    cancelled the command.
     """
     _prctl(_SET_SUBREAPER, 1, 0, 0, 0)
     fault, complain = os.pipe2(os.O_CLOEXEC)
@@ -141,9 +132,13 @@ def _supervise(status: int, lifeline: int) -> int:
     child = os.fork()
     if child == 0:
         _prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
-        os.close(status)
-        os.close(lifeline)
+        for descriptor in (status, lifeline):
+            os.close(descriptor)
+        if not os.read(release, 1):
+            os._exit(127)
+        os.close(release)
         return complain
+    _say(status, b'{"child-pid": %d}\n' % child)
     os.close(complain)
     with open(fault, "rb") as words:
         fault_words = words.read()  # ends when the command was started
@@ -169,16 +164,17 @@ def _say(status: int, words: bytes) -> None:
 
 def _wait(child: int, lifeline: int) -> int | None:
     """Return the command's exit code, or ``None`` if the lifeline was cut first."""
-    watched = os.pidfd_open(child)
-    asked = b"".join(struct.pack("iHH", descriptor, _POLLIN, 0) for descriptor in (watched, lifeline))
+    import select  # noqa: PLC0415 - while the child begins
+
+    watched, poll = os.pidfd_open(child), select.poll()
+    for descriptor in (watched, lifeline):
+        poll.register(descriptor, select.POLLIN)
     while True:
-        entries = _in_memory(asked)
-        _poll(entries, 2, 1000)
-        ended, cut = (found for _, _, found in struct.iter_unpack("iHH", bytes(entries)))
-        if ended:
+        ready = dict(poll.poll(1000))
+        if watched in ready:
             _, status = os.waitpid(child, 0)
             return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        if cut:
+        if ready:
             return None
         _reap(leave=child)
 
@@ -210,17 +206,6 @@ def _end_all_below(pid: int) -> bool:
     return bool(found)
 
 
-def _limit(job: dict[str, Any]) -> None:
-    """Enter the control groups and the directory, and set the limits of this process."""
-    for door in job["doors"]:
-        with open(door, "w") as group:
-            group.write(str(os.getpid()))
-    os.nice(_NICE)
-    os.chdir(job["directory"])
-    for number, most in job["limits"]:
-        _must(_setrlimit(number, struct.pack("QQ", most, most)), "setrlimit")
-
-
 def _confine(job: dict[str, Any]) -> None:
     """Give up everything that the job does not allow."""
     if job["doorway"] is not None:
@@ -235,7 +220,8 @@ def _confine(job: dict[str, Any]) -> None:
     if job["rules"]:
         _landlock(job)
     program = job["filter"]
-    code = _in_memory(program)
+    array: Any = type("_Steps", (_ctypes.Array,), {"_length_": len(program) // 8, "_type_": _Long})
+    code = array.from_buffer_copy(program)  # which has an address
     wanted = struct.pack("HxxxxxxP", len(program) // 8, _ctypes.addressof(code))
     _must(_prctl(_SET_SECCOMP, _SECCOMP_FILTER, wanted, 0, 0), "seccomp")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import stat
 import time
@@ -14,26 +15,31 @@ from typing import Literal
 
 from vademecum.errors import SandboxFailed
 from vademecum.sandbox.base import Jail
-
-Exceeded = Literal["memory", "processes", "disk"]
+from vademecum.sandbox.supervise import descendants
 
 MAX_ENTRIES = 100_000
 MAX_EARLIER_ENTRIES = 1_000_000
 MIN_FREE_BYTES = 64 * 1024 * 1024
 OWN_PROCESSES = 5  # those of the sandbox itself
 
+_NICE = 10
+
 # A control group caps the number of processes also for root, who is exempt from ``RLIMIT_NPROC``.
 _MOUNT = Path("/sys/fs/cgroup")
 _PREFIX = "vademecum-"
+_NO_GROUP = Path("/nonexistent")
 _ATTEMPTS, _ATTEMPT_SECONDS = 200, 0.002
 
 
 class JobUsage:
-    """Watches the limits of one jail; what its writable paths contain at the beginning does not count."""
+    """The limits of one jail, which are set at the beginning and watched until the end.
+
+    What its writable paths contain at the beginning does not count. Root gets a control group with a cap on
+    processes; other users, and systems without such groups, have none.
+    """
 
     def __init__(self, jail: Jail) -> None:
-        self._limits = jail.limits
-        self._directory = jail.directory
+        self._jail = jail
         self._places = [*jail.writable, *([] if jail.shared is None else [jail.shared])]
         left = [MAX_EARLIER_ENTRIES]
         try:
@@ -44,96 +50,123 @@ class JobUsage:
                 "name another one. Nothing ran."
             ) from error
         self._entries = MAX_ENTRIES + MAX_EARLIER_ENTRIES - left[0]
+        self._most = jail.limits.processes + OWN_PROCESSES
+        self._group = _new_group(self._most) if os.geteuid() == 0 else _NO_GROUP
 
-    def exceeded(self, pid: int) -> Exceeded | None:
+    def begin(self, pid: int) -> None:
+        """Set the limits of a process, which those that it starts inherit."""
+        limits = self._jail.limits
+        found = [
+            (resource.RLIMIT_DATA, limits.memory_bytes),
+            (resource.RLIMIT_FSIZE, limits.file_bytes),
+            (resource.RLIMIT_NOFILE, limits.open_files),
+            (resource.RLIMIT_CORE, 0),
+        ]
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            # The limit counts everything the user runs; there is never more than all that runs here.
+            running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+            found.append((resource.RLIMIT_NPROC, running + limits.processes))
+        for number, most in found:
+            own = resource.getrlimit(number)[1]  # cannot be raised
+            value = most if own == resource.RLIM_INFINITY else min(most, own)
+            resource.prlimit(pid, number, (value, value))
+        os.setpriority(os.PRIO_PROCESS, pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICE))
+        if self._group != _NO_GROUP:
+            (self._group / "cgroup.procs").write_text(str(pid))
+
+    def exceeded(self, pid: int) -> Literal["memory", "processes", "disk"] | None:
         """Return the limit that the processes below ``pid`` exceed now."""
-        from vademecum.sandbox.supervise import descendants  # noqa: PLC0415 - for commands that take longer
-
-        most = self._limits.processes + OWN_PROCESSES
-        processes = descendants(pid, most + 1)
-        if len(processes) > most:
+        processes = descendants(pid, self._most + 1)
+        if len(processes) > self._most:
             return "processes"
-        deleted, sockets = _open_files(processes)
-        if sum(map(_memory_of, processes)) + sockets * _socket_bytes() > self._limits.memory_bytes:
+        memory, deleted = _held(processes)
+        if memory > self._jail.limits.memory_bytes:
             return "memory"
         try:
-            disk = os.statvfs(self._directory)
+            disk = os.statvfs(self._jail.directory)
             written = self._written([self._entries])
         except FileNotFoundError:
             return None  # the sandbox will say that it could not start there
         except _NotWatchable:
             return "disk"
-        nearly_full = disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES
-        return "disk" if nearly_full or deleted + written - self._earlier > self._limits.disk_bytes else None
+        if disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
+            return "disk"
+        return "disk" if deleted + written - self._earlier > self._jail.limits.disk_bytes else None
+
+    def was_full(self) -> bool:
+        """Return whether the cap stopped a process from being started."""
+        with contextlib.suppress(OSError, ValueError):
+            words = (self._group / "pids.events").read_text().split()
+            return int(words[words.index("max") + 1]) > 0
+        return False
+
+    def shut(self) -> None:
+        """Let nothing new be started inside."""
+        with contextlib.suppress(OSError):
+            (self._group / "pids.max").write_text("0")
+
+    def remove(self) -> None:
+        """End whatever may still be inside and remove the group; the kernel may need a moment for it."""
+        self.shut()
+        with contextlib.suppress(OSError):
+            for process in (self._group / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(OSError):
+                os.rmdir(self._group)
+            if not self._group.exists():
+                return
+            time.sleep(_ATTEMPT_SECONDS)
 
     def _written(self, left: list[int]) -> int:
         """Return the bytes in all places; a place below another one counts once for each."""
-        used = 0
-        for place in self._places:
-            try:
-                used += _size_below(str(place), left)
-            except NotADirectoryError:
-                used += place.lstat().st_blocks * 512
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise _NotWatchable from error
-        return used
+        return sum(_size_of(str(place), left) for place in self._places)
 
 
 class _NotWatchable(Exception):
     """There are more files than can be counted, or a directory that cannot be entered."""
 
 
-def _size_below(directory: str, left: list[int], parent: int | None = None) -> int:
-    """Return the bytes of all files below a directory, however deep."""
-    used = 0
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+def _size_of(path: str, left: list[int], parent: int | None = None) -> int:
+    """Return the bytes of a file, or of a directory with everything below it, however deep."""
+    used, own = 0, parent is None
     try:
-        with os.scandir(opened) as listing:
-            for entry in listing:
-                left[0] -= 1
-                if left[0] < 0:
-                    raise _NotWatchable
-                own = False
-                try:
-                    found = entry.stat(follow_symlinks=False)
-                    used += found.st_blocks * 512
-                    own = found.st_uid == os.geteuid()
-                    if entry.is_dir(follow_symlinks=False):
-                        used += _size_below(entry.name, left, opened)
-                except (FileNotFoundError, NotADirectoryError):
-                    continue
-                except (OSError, RecursionError) as error:
-                    if own or isinstance(error, RecursionError):  # a command may close one to us
-                        raise _NotWatchable from error
-    finally:
-        os.close(opened)
+        found = os.lstat(path, dir_fd=parent)
+        used, own = found.st_blocks * 512, own or found.st_uid == os.geteuid()
+        if stat.S_ISDIR(found.st_mode):
+            opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+            try:
+                for name in os.listdir(opened):
+                    left[0] -= 1
+                    if left[0] < 0:
+                        raise _NotWatchable
+                    used += _size_of(name, left, opened)
+            finally:
+                os.close(opened)
+    except (FileNotFoundError, NotADirectoryError):
+        return used  # it is gone by now
+    except (OSError, RecursionError) as error:
+        if own or isinstance(error, RecursionError):  # a command may close one to us
+            raise _NotWatchable from error
     return used
 
 
-def _memory_of(pid: int) -> int:
-    """Return the bytes of memory that a process uses now; 0 if it has ended."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def _open_files(processes: list[int]) -> tuple[int, int]:
-    """Return the bytes of open files that have no name any more, and the number of open sockets."""
-    seen: dict[tuple[int, int], int] = {}
-    sockets: set[int] = set()
-    for place in (f"/proc/{process}/fd" for process in processes):
-        with contextlib.suppress(OSError):
-            for name in os.listdir(place):
+def _held(processes: list[int]) -> tuple[int, int]:
+    """Return the bytes of memory that processes use, and those of their open files without a name."""
+    memory, deleted, sockets = 0, dict[tuple[int, int], int](), set[int]()
+    for place in (f"/proc/{process}" for process in processes):
+        with contextlib.suppress(OSError):  # it may have ended
+            with open(f"{place}/statm") as pages:
+                memory += int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            for name in os.listdir(f"{place}/fd"):
                 with contextlib.suppress(FileNotFoundError):
-                    found = os.stat(f"{place}/{name}")
+                    found = os.stat(f"{place}/fd/{name}")
                     if stat.S_ISSOCK(found.st_mode):
                         sockets.add(found.st_ino)
                     elif found.st_nlink == 0:
-                        seen[found.st_dev, found.st_ino] = found.st_blocks * 512
-    return sum(seen.values()), len(sockets)
+                        deleted[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return memory + len(sockets) * _socket_bytes(), sum(deleted.values())
 
 
 @cache
@@ -145,46 +178,7 @@ def _socket_bytes() -> int:
         return 212_992
 
 
-class ControlGroup:
-    """A group for one command of root; ``doors`` is the file that a process enters by writing its number.
-
-    For other users, and on systems without such groups, ``doors`` is empty and nothing is limited.
-    """
-
-    def __init__(self, processes: int) -> None:
-        """Make a group for so many processes."""
-        path = _new_group(processes) if os.geteuid() == 0 else None
-        self._path = path or Path("/nonexistent")
-        self.doors = () if path is None else (str(path / "cgroup.procs"),)
-
-    def was_full(self) -> bool:
-        """Return whether the cap stopped a process from being started."""
-        with contextlib.suppress(OSError, ValueError):
-            words = (self._path / "pids.events").read_text().split()
-            return int(words[words.index("max") + 1]) > 0
-        return False
-
-    def shut(self) -> None:
-        """Let nothing new be started inside."""
-        with contextlib.suppress(OSError):
-            (self._path / "pids.max").write_text("0")
-
-    def remove(self) -> None:
-        """End whatever may still be inside and remove the group; the kernel may need a moment for it."""
-        self.shut()
-        with contextlib.suppress(OSError):
-            for process in (self._path / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(process), signal.SIGKILL)
-        for _ in range(_ATTEMPTS):
-            with contextlib.suppress(OSError):
-                os.rmdir(self._path)
-            if not self._path.exists():
-                return
-            time.sleep(_ATTEMPT_SECONDS)
-
-
-def _new_group(processes: int) -> Path | None:
+def _new_group(processes: int) -> Path:
     for parent in _parents():
         path = parent / f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
         with contextlib.suppress(OSError):
@@ -193,13 +187,11 @@ def _new_group(processes: int) -> Path | None:
                     old.rmdir()
         with contextlib.suppress(OSError):
             path.mkdir()
-            try:
+            with contextlib.suppress(OSError):
                 (path / "pids.max").write_text(str(processes))
-            except OSError:
-                path.rmdir()
-                raise
-            return path
-    return None
+                return path
+            path.rmdir()
+    return _NO_GROUP
 
 
 def _parents() -> Iterator[Path]:

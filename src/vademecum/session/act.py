@@ -488,8 +488,8 @@ class Act(ExitStack):
 
     @property
     def trash(self) -> Path:
-        """Where the old content of files goes."""
-        return self.run.record.place / "trash"
+        """Where the old content of the files goes that this call changes."""
+        return self.run.record.place / "trash" / f"{self.number:04}"
 
     @property
     def directory(self) -> Path:

@@ -226,9 +226,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     # What the rules hide in directories that may be changed stays hidden.
     shown = [*reads, *(Input(each.name, each, "directory") for each in writes if each.path.is_dir())]
     inputs = _with_hidden(act, shown)
-    changes = Changes(
-        act.trash / f"{act.number:04}", tuple(Path(os.path.realpath(each.path)) for each in writes)
-    )
+    changes = Changes(act.trash, tuple(Path(os.path.realpath(each.path)) for each in writes))
     _refuse_closed(act, changes)
 
     def about() -> str:

@@ -24,7 +24,6 @@ MAX_STDIN_CHARS = 1024 * 1024
 
 _HALF = re.compile("[\ud800-\udfff]")
 
-Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 PathText = Annotated[str, Meta(description="A path relative to the project.", max_length=4096)]
 Argument = Annotated[str, Meta(max_length=MAX_ARGUMENT_CHARS)]
 SkillName = Annotated[
@@ -232,7 +231,7 @@ class NetworkRequest(Parameters):
     """Send one HTTP request and read the answer. Use this when the task needs a page or an API."""
 
     url: Annotated[str, Meta(max_length=8192)]
-    method: Method = "GET"
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     headers: dict[str, str] = {}
     body: Annotated[str, Meta(max_length=1024 * 1024)] = ""
 
@@ -277,7 +276,6 @@ _OTHER_WORDS = {
     "script_name": "relative_path",
     "arguments": "args",
 }
-_REFERENCE = {"name", "source"}
 
 
 class Observation(Struct, frozen=True):
@@ -312,8 +310,7 @@ def parse_call(
     """
     known = _OTHER_CALLS.get(name, name) if isinstance(name, str) else None
     if known is None or known not in offered:
-        shown = str(name)[:80]
-        raise ToolRefused(there_is_no("tool", shown, offered), code="no-tool")
+        raise ToolRefused(there_is_no("tool", str(name)[:80], offered), code="no-tool")
     parameters = _UNOFFERED.get(str(name), CALLS[known])
     problems: list[str] = []
     try:
@@ -384,7 +381,11 @@ def _spelled(key: object, fields: Mapping[str, Any]) -> str | None:
 
 def _unfolded(word: str, value: Any) -> Mapping[str, Any]:
     """Return the fields that a value stands for: a skill may be an object, the network yes or no."""
-    if word in {"skill", "name"} and isinstance(value, Mapping) and {"name"} <= set(value) <= _REFERENCE:
+    if (
+        word in {"skill", "name"}
+        and isinstance(value, Mapping)
+        and {"name"} <= set(value) <= {"name", "source"}
+    ):
         source = {} if value.get("source") is None else {"source": value["source"]}
         return {word: value["name"], **source}
     if word == "network" and isinstance(value, bool):

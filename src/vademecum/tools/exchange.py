@@ -22,7 +22,7 @@ from vademecum.files import copy_opened, sha256_of
 from vademecum.masking import Secrets
 from vademecum.nearest import meant, nearest
 from vademecum.paths import check_relative
-from vademecum.tools.workspace import Located, Workspace, open_file
+from vademecum.tools.workspace import Located, Workspace, open_located
 
 if TYPE_CHECKING:
     from vademecum.runs.stored import RunOutput
@@ -36,7 +36,6 @@ MAX_WORDS_WITH_PARENTS = 50
 MAX_OUTPUTS = 1000
 PREFIX = "output:"
 
-Locate = Callable[[str], Located]
 Kind = Literal["file", "directory", "copy"]
 # The inode, size and times of a file: another writes it, and one of them changes.
 Stamp = tuple[int, int, int, int]
@@ -84,7 +83,7 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
     copies: Sequence[str],
     *,
     workspace: Workspace,
-    locate: Locate,
+    locate: Callable[[str], Located],
     known: Callable[[Located], bool],
 ) -> tuple[list[Input], list[str]]:
     """Return what is named for a script, each once, and the words that lead out of the project.
@@ -270,35 +269,26 @@ def _free_name(work: Path, name: str) -> str:
 
 def _copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str, Stamp]:
     """Copy an input into the script's directory and return the copies; ``left`` is how many bytes may be."""
-    target = work / name
-    if given.kind == "file":
-        _copy_file(given.located, target, left)
-        return {name: stamp_of(target)}
-    base = Path(os.path.realpath(given.located.path))
-    stamps = {}
-    target.mkdir(parents=True, exist_ok=True)
-    for inside, mode in shown_below(base, given.hidden):
-        if stat.S_ISDIR(mode):
-            (target / inside).mkdir(exist_ok=True)
-        elif stat.S_ISREG(mode):
-            _copy_file(Located(base, inside, f"{given.typed}/{inside}", ""), target / inside, left)
-            stamps[str((target / inside).relative_to(work))] = stamp_of(target / inside)
-        if len(stamps) > MAX_COPIED_FILES:
-            raise ToolRefused(
-                f"{given.typed!r} has more than {MAX_COPIED_FILES:,} files to copy: name a smaller one.",
-                code="too-many",
-            )
+    files, stamps = {name: given.located}, {}
+    (work / name).parent.mkdir(parents=True, exist_ok=True)
+    if given.kind != "file":
+        base = Path(os.path.realpath(given.located.path))
+        shown = [("", stat.S_IFDIR), *shown_below(base, given.hidden)]
+        for inside in (inside for inside, mode in shown if stat.S_ISDIR(mode)):
+            (work / name / inside).mkdir(exist_ok=True)
+        plain = (inside for inside, mode in shown if stat.S_ISREG(mode))
+        files = {str(Path(name, each)): Located(base, each, f"{given.typed}/{each}", "") for each in plain}
+        if len(files) > MAX_COPIED_FILES:
+            text = f"{given.typed!r} has more than {MAX_COPIED_FILES:,} files to copy: name a smaller one."
+            raise ToolRefused(text, code="too-many")
+    for copied, located in files.items():
+        # What was opened is copied, so that no link can lead elsewhere later.
+        left[0] -= copy_opened(open_located(located), work / copied, most=left[0])
+        if left[0] < 0:
+            text = f"The inputs are larger than {MAX_INPUT_BYTES:,} bytes together: name fewer."
+            raise ToolRefused(text, code="too-large")
+        stamps[copied] = stamp_of(work / copied)
     return stamps
-
-
-def _copy_file(located: Located, target: Path, left: list[int]) -> None:
-    """Copy what was opened, so that no link can lead elsewhere later."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    left[0] -= copy_opened(open_file(located), target, most=left[0])
-    if left[0] < 0:
-        raise ToolRefused(
-            f"The inputs are larger than {MAX_INPUT_BYTES:,} bytes together: name fewer.", code="too-large"
-        )
 
 
 def stamp_of(path: Path) -> Stamp:

@@ -14,7 +14,7 @@ from vademecum.errors import ToolRefused
 from vademecum.files import read_up_to
 from vademecum.skill.text import without_hidden
 from vademecum.tools.calls import Grep, Observation, ReadFile
-from vademecum.tools.workspace import Located, files_below, open_directory, open_file
+from vademecum.tools.workspace import Located, files_below, open_located
 
 MAX_READ_BYTES = 10 * 1024 * 1024
 MAX_SHOWN_CHARS = 40_000
@@ -31,7 +31,7 @@ MayRead = Callable[[Path], bool]
 
 def read_file(call: ReadFile, located: Located) -> Observation:
     """Return some lines of a text file, and how many there are."""
-    with os.fdopen(open_file(located), "rb") as file:
+    with os.fdopen(open_located(located), "rb") as file:
         data = file.read(MAX_READ_BYTES + 1)
     if len(data) > MAX_READ_BYTES:
         raise ToolRefused(f"{located.name!r} is larger than {MAX_READ_BYTES:,} bytes.", code="too-large")
@@ -56,7 +56,7 @@ def read_file(call: ReadFile, located: Located) -> Observation:
 def list_dir(located: Located, may_read: MayRead) -> Observation:
     """Return the names in a directory, sorted, with sizes; what may not be read is left out."""
     base = Path(os.path.realpath(located.path))
-    descriptor = open_directory(located)
+    descriptor = open_located(located, directory=True)
     try:
         names = sorted(name for name in os.listdir(descriptor) if may_read(base / name))
         shown = [_entry(name, descriptor) for name in names[:MAX_ENTRIES]]
@@ -73,7 +73,7 @@ def grep(call: Grep, located: Located, may_read: MayRead) -> Observation:
     matches: list[str] = []
     searched, note = 0, ""
     if not located.path.is_dir():
-        with os.fdopen(open_file(located), "rb") as file:
+        with os.fdopen(open_located(located), "rb") as file:
             matches, searched = _matching(located.name, file.fileno(), expression), 1
     else:
         for name, descriptor in files_below(located, may_read):

@@ -38,7 +38,6 @@ from vademecum.skill.assets import (
     MAX_DIGESTED_FILES,
     Sees,
     directory_digest,
-    everything,
     file_digests,
     script_path,
 )
@@ -123,12 +122,7 @@ class Job:
 
 
 def run_job(
-    job: Job,
-    room: Room,
-    sandbox: Sandbox,
-    *,
-    on_output: OnOutput | None = None,
-    cancelled: Callable[[], bool] = bool,
+    job: Job, room: Room, sandbox: Sandbox, *, on_output: OnOutput, cancelled: Callable[[], bool]
 ) -> Ended:
     """Run a program in the sandbox to its end."""
     own = {"HOME": str(room.home), "TMPDIR": str(room.temporary), "PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}
@@ -302,9 +296,7 @@ class ScriptPlan:
         return file_digests(str(self.snapshot))
 
 
-def plan_script(
-    call: RunScript, skill: Skill, snapshot: Path, *, path: str, sees: Sees = everything
-) -> ScriptPlan:
+def plan_script(call: RunScript, skill: Skill, snapshot: Path, *, path: str, sees: Sees) -> ScriptPlan:
     """Find out how a script would be run, without running anything."""
     relative = os.path.relpath(script_path(skill, call.relative_path, sees=sees), skill.location)
     with os.fdopen(open_contained(snapshot, relative), "rb") as file:
@@ -335,7 +327,7 @@ def _packages_for(text: str, snapshot: Path, relative: str) -> tuple[str, ...]:
     from vademecum.tools.packages import requirements  # noqa: PLC0415 - 10 ms, for these scripts alone
 
     wanted = requirements.requirements_of(text, snapshot, relative)
-    return () if requirements.are_installed(wanted) else wanted
+    return () if all(map(requirements.is_installed, wanted)) else wanted
 
 
 def _interpreter_of(script: Path, head: bytes, path: str) -> Interpreter:

@@ -30,7 +30,6 @@ CONNECT_SECONDS = 20.0
 CLOSE_SECONDS = 1.0
 
 _PIECE = 256 * 1024
-_WAKE_SECONDS = 0.2
 _REQUEST = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) (HTTP/1\.[01])")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
 _AUTHORITY = re.compile(rb"((?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5})")
@@ -129,9 +128,7 @@ class Proxy:
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError), self._kept(listener):  # until it is closed
             while True:
-                while not self._slots.acquire(timeout=_WAKE_SECONDS):
-                    if self._closed:
-                        return
+                self._slots.acquire()
                 client, _ = listener.accept()
                 self._start(self._handle, client)
 
@@ -167,7 +164,14 @@ class Proxy:
 
     @contextlib.contextmanager
     def _connected(self, hop: Hop) -> Iterator[socket.socket]:
-        address = self._permitted(hop)
+        self._count(hop)
+        try:
+            with self._asking:
+                address = permitted_address(hop, permit=self._permit, resolve=self._resolve)
+        except VademecumError as error:
+            self._count(hop, refused=str(error))
+            missing = isinstance(error, ToolRefused)  # the name cannot be found
+            raise _Refusal(502 if missing else 403, str(error)) from error
         try:
             server = socket.create_connection((address, hop.port), CONNECT_SECONDS)
         except OSError as error:
@@ -176,16 +180,6 @@ class Proxy:
             server.settimeout(IDLE_SECONDS)
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             yield server
-
-    def _permitted(self, hop: Hop) -> str:
-        self._count(hop)
-        try:
-            with self._asking:
-                return permitted_address(hop, permit=self._permit, resolve=self._resolve)
-        except VademecumError as error:
-            self._count(hop, refused=str(error))
-            missing = isinstance(error, ToolRefused)  # the name cannot be found
-            raise _Refusal(502 if missing else 403, str(error)) from error
 
     def _count(self, hop: Hop, *, sent: int = 0, received: int = 0, refused: str = "") -> None:
         with self._lock:
@@ -240,11 +234,11 @@ class _Refusal(Exception):
 
 def _head(reader: BufferedReader) -> list[bytes]:
     """Return the lines up to the empty one, without their ends."""
-    lines, left = [_line(reader, MAX_HEAD_BYTES)], MAX_HEAD_BYTES
-    while lines[-1]:
-        left -= len(lines[-1]) + 2
-        lines.append(_line(reader, left))
-    return lines[:-1] or [b""]
+    lines, left = [], MAX_HEAD_BYTES
+    while line := _line(reader, left):
+        left -= len(line) + 2
+        lines.append(line)
+    return lines or [b""]
 
 
 def _line(reader: BufferedReader, cap: int) -> bytes:

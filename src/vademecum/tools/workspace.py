@@ -7,16 +7,16 @@ import glob
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from vademecum.errors import FileRefused, PathRefused, ToolRefused, VademecumError
+from vademecum.errors import PathRefused, ToolRefused, VademecumError
 from vademecum.paths import check_relative, leads_out, open_contained, open_contained_directory
 
 MAX_MATCHES = 1000
 
 _PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv"})
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Located:
     relative: str
     name: str
     rule: str
-    path: Path = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Put the absolute path together."""
-        object.__setattr__(self, "path", self.root / self.relative)
+    @property
+    def path(self) -> Path:
+        """The absolute path."""
+        return self.root / self.relative
 
 
 class Workspace:
@@ -66,22 +66,16 @@ class Workspace:
             found = Located(root, plain, name, self._rule(root / plain))
             check_relative(root, relative)
             return found
-        here = self._roots[0] if self._roots else "nowhere"
-        raise ToolRefused(f"There is no {path[:200]!r} here: name a path relative to {here}.", code="missing")
+        text = f"There is no {path[:200]!r} here: name a path relative to {self._roots[0]}."
+        raise ToolRefused(text, code="missing")
 
-    def is_file(self, path: str) -> bool:
-        """Return whether a word names a file that is there."""
-        return self._is(path, Path.is_file)
-
-    def is_directory(self, path: str) -> bool:
-        """Return whether a word names a directory that is there."""
-        return self._is(path, Path.is_dir)
-
-    def _is(self, path: str, kind: Callable[[Path], bool]) -> bool:
+    def kind(self, word: str) -> Literal["file", "directory"] | None:
+        """Return what a word names, if that is there."""
         try:
-            return kind(self.locate(path).path)
+            path = self.locate(word).path
+            return "file" if path.is_file() else "directory" if path.is_dir() else None
         except (VademecumError, OSError, ValueError):
-            return False
+            return None
 
     def matches(self, pattern: str) -> list[str]:
         """Return the files that a glob matches, sorted; refuse more than ``MAX_MATCHES``."""
@@ -127,21 +121,11 @@ class Workspace:
         return text
 
 
-def open_file(located: Located) -> int:
-    """Open a file for reading."""
-    return _opened(open_contained, located)
-
-
-def open_directory(located: Located) -> int:
-    """Open a directory for listing."""
-    return _opened(open_contained_directory, located)
-
-
-def _opened(opener: Callable[[Path, str], int], located: Located) -> int:
+def open_located(located: Located, *, directory: bool = False) -> int:
+    """Open a file for reading, or a directory for listing."""
     try:
+        opener = open_contained_directory if directory else open_contained
         return opener(located.root, located.relative)
-    except FileRefused as error:
-        raise ToolRefused(str(error), code=error.code) from error
     except OSError as error:
         raise _unusable(located, error) from error
 
@@ -160,7 +144,7 @@ def open_parent(located: Located, *, make: bool = False) -> Iterator[tuple[int, 
                 if make:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(step, dir_fd=directory)
-                entered = os.open(step, _DIRECTORY, dir_fd=directory)
+                entered = os.open(step, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
                 os.close(directory)
                 directory = entered
             yield directory, name
@@ -185,7 +169,7 @@ def files_below(located: Located, may_read: Callable[[Path], bool]) -> Iterator[
     """
     prefix = "" if located.name == "." else f"{located.name}/"
     base = Path(os.path.realpath(located.path))
-    top = open_directory(located)
+    top = open_located(located, directory=True)
     try:
         for place, directories, files, descriptor in os.fwalk(".", dir_fd=top):
             directories[:] = sorted(name for name in directories if name not in _PASSED_OVER)

@@ -11,13 +11,12 @@ import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 
 from vademecum.errors import ToolRefused, VademecumError
 from vademecum.tools.calls import EditFile, Observation
 from vademecum.tools.exchange import Stamp, stamp_of
-from vademecum.tools.workspace import Located, open_file, open_parent
+from vademecum.tools.workspace import Located, open_located, open_parent
 
 MAX_COMPARED_BYTES = 1024 * 1024
 MAX_EDITED_BYTES = 10 * 1024 * 1024
@@ -73,7 +72,7 @@ def edited(call: EditFile, located: Located) -> bytes:
 def content_digest(located: Located) -> str:
     """Return the digest of what a file contains now, or nothing if it is not there."""
     try:
-        with os.fdopen(open_file(located), "rb") as file:
+        with os.fdopen(open_located(located), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (VademecumError, OSError):
         return ""
@@ -82,7 +81,7 @@ def content_digest(located: Located) -> str:
 def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
     """Return what a file contains, at most one byte more than the cap, or ``None`` if it is not there."""
     try:
-        with os.fdopen(open_file(located), "rb") as file:
+        with os.fdopen(open_located(located), "rb") as file:
             return file.read(cap + 1)
     except VademecumError:
         return None
@@ -120,7 +119,7 @@ def replace_file(tool: str, located: Located, data: bytes, trash: Path) -> Obser
 
 
 def delete_file(located: Located, trash: Path) -> Observation:
-    """Move a file to the trash of this run."""
+    """Move a file to the trash."""
     with open_parent(located) as (directory, name):
         if stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
             raise ToolRefused(f"{located.name!r} is a directory: name a file.", code="not-a-file")
@@ -133,7 +132,7 @@ def _kept(directory: int, name: str, trash: Path, relative: str) -> Path | None:
     """Keep what is there in the trash, by a second name or as a copy; nothing if nothing is there."""
     if not os.access(name, os.F_OK, dir_fd=directory, follow_symlinks=False):
         return None
-    kept = _numbered(trash) / relative
+    kept = trash / relative
     kept.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(name, kept, src_dir_fd=directory, follow_symlinks=False)
@@ -142,16 +141,6 @@ def _kept(directory: int, name: str, trash: Path, relative: str) -> Path | None:
             raise
         shutil.copy2(f"/proc/self/fd/{directory}/{name}", kept, follow_symlinks=False)
     return kept
-
-
-def _numbered(trash: Path) -> Path:
-    """Make the next directory in the trash; several threads may ask."""
-    trash.mkdir(parents=True, exist_ok=True)
-    for number in count(len(os.listdir(trash)) + 1):
-        with contextlib.suppress(FileExistsError):
-            (trash / f"{number:04}").mkdir()
-            break
-    return trash / f"{number:04}"
 
 
 def _mode(name: str, directory: int, located: Located) -> int:
@@ -186,10 +175,7 @@ class Changes:
                         yield file
 
     def keep(self) -> None:
-        """Copy everything that the command could change, and make the files that it is to write.
-
-        Refuse more than can be kept.
-        """
+        """Copy all that the command could change, within limits, and make the files that it is to write."""
         left = MAX_KEPT_BYTES
         for file in self.files():
             self.before[file] = stamp_of(file)

@@ -16,6 +16,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import math
 import os
 import shutil
 import stat
@@ -24,7 +25,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -63,7 +64,7 @@ class Environment:
     python: Path
     readable: tuple[Path, ...]
     lock: str
-    cached: bool = True
+    cached: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +88,15 @@ class Environments:
         self, context: Context, *, seconds: float = BUILD_SECONDS, builder: Sandbox | None = None
     ) -> None:
         """Use wheels only, unless there is a sandbox in which sources may be built."""
-        cache = context.cache_directory()
-        self._builder = builder
-        self._directory = None if cache is None else cache / "environments"
-        self._context = context
-        self._seconds = seconds
+        self._context, self._seconds, self._builder = context, seconds, builder
+        self._cache = context.cache_directory()
+        self._directory = (self._cache or Path("/nonexistent")) / "environments"
 
     def find(self, requirements: tuple[str, ...]) -> Environment | None:
         """Return the environment if it is built already and not damaged; nothing is started for that."""
-        if self._directory is None:
-            return None
-        place = self._directory / _key(requirements)
-        found = _described(place)
-        if found is None:
-            return None
-        return Environment(place / "bin" / "python", (place, *_base_readable()), found.lock)
+        home = self._directory / _key(requirements)
+        found = _described(home)
+        return None if found is None else _environment(home, found.lock, cached=True)
 
     def get(
         self,
@@ -118,51 +113,51 @@ class Environments:
         if found is not None:
             return found
         uv, env = find_uv(self._context.env), uv_environment(self._context)
-        limits = _StopConditions(time.monotonic() + self._seconds, cancelled)
-        with self._locked(progress, limits) as directory:
+        deadline = time.monotonic() + self._seconds
+
+        def stopped() -> bool:
+            """Raise if it is time to end."""
+            if cancelled():
+                text = "The packages were not installed: it was cancelled."
+                raise ToolRefused(text, code="stopped-cancelled")
+            if time.monotonic() > deadline:
+                raise failed("it takes too long: try again, since what was downloaded is kept")
+            return False
+
+        with self._locked(progress, stopped) as directory:
             found = self.find(requirements)  # another process may have built it meanwhile
             if found is not None:
                 return found
             _sweep(directory)
-            place = directory / f"{_UNFINISHED}{os.urandom(6).hex()}"
+            place, home = directory / f"{_UNFINISHED}{os.urandom(6).hex()}", directory / _key(requirements)
             try:
-                _Build(place, uv, env, limits, progress, self._builder).run(requirements)
-                _discard(directory / _key(requirements))
-                os.rename(place, directory / _key(requirements))
+                lock = _Build(place, uv, env, stopped, progress, self._builder).run(requirements)
+                _discard(home)
+                os.rename(place, home)
             finally:
                 shutil.rmtree(place, ignore_errors=True)
-        found = self.find(requirements)
-        if found is None:
-            raise failed(
-                f"what was built in {directory} was changed or removed by another process: try again"
-            )
-        return replace(found, cached=False)
+        return _environment(home, lock, cached=False)
 
     def usage(self) -> EnvironmentUsage:
         """Return how many environments there are, and how much room they take."""
-        described = [_described(place) for place in self._places()]
+        described = [_described(place) for place in self._directory.glob("[!.]*")]
         return EnvironmentUsage(len(described), sum(found.bytes for found in described if found is not None))
 
     def clear(self) -> EnvironmentUsage:
         """Remove all environments and return what they took."""
-        if self._directory is None or not self._directory.is_dir():
+        if not self._directory.is_dir():
             return EnvironmentUsage()
-        with self._locked(lambda _: None, _StopConditions(float("inf"), bool)) as directory:
+        with self._locked(lambda _: None, bool) as directory:
             before = self.usage()
-            for place in self._places():
+            for place in list(self._directory.glob("[!.]*")):
                 _discard(place)
             _sweep(directory)
         return before
 
-    def _places(self) -> list[Path]:
-        if self._directory is None or not self._directory.is_dir():
-            return []
-        return [place for place in self._directory.iterdir() if not place.name.startswith(".")]
-
     @contextlib.contextmanager
-    def _locked(self, progress: Progress, stop: _StopConditions) -> Iterator[Path]:
+    def _locked(self, progress: Progress, stopped: Callable[[], bool]) -> Iterator[Path]:
         """Hold the lock of all environments, which ends with this process, however that ends."""
-        if self._directory is None:
+        if self._cache is None:
             raise failed("there is no home directory to keep them in: set VADE_CACHE_DIR")
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -172,8 +167,7 @@ class Environments:
             with open(os.open(self._directory / ".lock", flags, 0o600), "r+b") as lock:
                 if not _try_lock(lock.fileno()):
                     progress("waiting for another process that installs packages")
-                    while not _try_lock(lock.fileno()):
-                        stop.check()
+                    while not stopped() and not _try_lock(lock.fileno()):
                         time.sleep(_WAIT_SECONDS)
                 yield self._directory
         except OSError as error:
@@ -184,38 +178,28 @@ class Environments:
 
 
 @dataclass(frozen=True, slots=True)
-class _StopConditions:
-    """The conditions that end a build early: a deadline, or a caller that cancels."""
-
-    deadline: float
-    cancelled: Callable[[], bool]
-
-    def check(self) -> None:
-        """Raise if it is time to end."""
-        if self.cancelled():
-            raise ToolRefused("The packages were not installed: it was cancelled.", code="stopped-cancelled")
-        if time.monotonic() > self.deadline:
-            raise failed("it takes too long: try again, since what was downloaded is kept")
-
-
-@dataclass(frozen=True, slots=True)
 class _Build:
     """The steps that make one environment in a directory that nothing uses yet."""
 
     place: Path
     uv: str
     env: dict[str, str]
-    stop: _StopConditions
+    stopped: Callable[[], bool]
     progress: Progress
     builder: Sandbox | None = None
 
-    def run(self, requirements: tuple[str, ...]) -> None:
-        """Do all steps; the files that make it an environment come last."""
+    def run(self, requirements: tuple[str, ...]) -> str:
+        """Do all steps, and return the lock; the files that make it an environment come last."""
         site, scratch = _site(self.place), self.place / "scratch"
         site.mkdir(parents=True)
         (scratch / "empty").mkdir(parents=True)
         self.progress(f"resolving {', '.join(requirements)}")
-        lock = self._resolve(requirements, scratch)
+        (scratch / "wanted").write_text("\n".join(requirements) + "\n")
+        words = ("--generate-hashes", "--no-header", "--no-annotate", "--output-file", str(scratch / "lock"))
+        self._uv("compile", *words, str(scratch / "wanted"))
+        lock = read_capped(scratch / "lock", cap=MAX_LOCK_BYTES).decode()  # exact versions with hashes
+        if any(" @ " in line or line.startswith("-") for line in lock.splitlines()):
+            raise failed("uv resolved one of them to an address: require another version")
         packages = sum("==" in line for line in lock.splitlines())
         self.progress(f"installing {packages:,} {'package' if packages == 1 else 'packages'}")
         # Copies: a change through a hard link would reach uv's cache and every other environment.
@@ -235,15 +219,6 @@ class _Build:
         config = f"home = {os.path.dirname(BASE_PYTHON)}\ninclude-system-site-packages = false\n"
         (self.place / "pyvenv.cfg").write_text(config)
         write_atomic(self.place / _DESCRIPTION, msgspec.json.encode(description), mode=0o600)
-
-    def _resolve(self, requirements: tuple[str, ...], scratch: Path) -> str:
-        """Return the exact versions with their hashes."""
-        (scratch / "wanted").write_text("\n".join(requirements) + "\n")
-        words = ("--generate-hashes", "--no-header", "--no-annotate", "--output-file", str(scratch / "lock"))
-        self._uv("compile", *words, str(scratch / "wanted"))
-        lock = read_capped(scratch / "lock", cap=MAX_LOCK_BYTES).decode()
-        if any(" @ " in line or line.startswith("-") for line in lock.splitlines()):
-            raise failed("uv resolved one of them to an address: require another version")
         return lock
 
     def _uv(self, verb: str, *words: str) -> None:
@@ -272,7 +247,7 @@ class _Build:
             writable=() if sandbox is None else (self.place, *own),
             network="all",
             limits=Limits(
-                seconds=max(1.0, self.stop.deadline - time.monotonic()),
+                seconds=math.inf,  # the caller sets the time
                 memory_bytes=4 * _GB,
                 processes=256,
                 disk_bytes=8 * _GB,
@@ -282,9 +257,9 @@ class _Build:
         )
         streams = Streams(empty.with_name("out"), empty.with_name("err"))
         ended = run_command(
-            sandbox or Unconfined(), list(command), jail, streams=streams, cancelled=self.stop.cancelled
+            sandbox or Unconfined(), list(command), jail, streams=streams, cancelled=self.stopped
         )
-        self.stop.check()
+        self.stopped()
         if ended.reason == "disk":
             raise failed(DISK_FULL)
         with open(streams.err, "rb") as said:
@@ -292,8 +267,11 @@ class _Build:
         return 1 if ended.exit_code is None else ended.exit_code, complaint
 
 
+def _environment(home: Path, lock: str, *, cached: bool) -> Environment:
+    return Environment(home / "bin" / "python", (home, *_base_readable()), lock, cached)
+
+
 def _base_readable() -> tuple[Path, ...]:
-    """Return what the base interpreter needs to see."""
     return tuple(place for place in own_python().readable if place.is_relative_to(sys.base_prefix))
 
 

@@ -61,9 +61,18 @@ def requirements_of(text: str, skill: Path, relative: str) -> tuple[str, ...]:
     return ()
 
 
-def are_installed(wanted: Iterable[str]) -> bool:
-    """Return whether the interpreter that runs us has all of them, so that nothing has to be built."""
-    return all(map(_is_installed, wanted))
+def is_installed(requirement: str) -> bool:
+    """Return whether the interpreter that runs us has a package, so that it does not have to be installed."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - for these alone
+
+    wanted = Requirement(requirement)
+    if wanted.extras:  # what they bring along would have to be looked up as well
+        return False
+    try:
+        installed = metadata.version(wanted.name)
+    except metadata.PackageNotFoundError:
+        return False
+    return wanted.specifier.contains(installed, prereleases=True)
 
 
 def without_credentials(text: str) -> str:
@@ -93,19 +102,19 @@ def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> tuple[str, 
     from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - for these alone
 
     if len(blocks) > 1:
-        raise _refused([f"{relative}, line {blocks[1][0] - 1}: a second '# /// script' block: keep one"])
+        raise _refused(f"{relative}, line {blocks[1][0] - 1}: a second '# /// script' block: keep one")
     first, lines = blocks[0]
     try:
         block = tomllib.loads("\n".join(lines))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         problem = f"{relative}, line {first - 1}: its '# /// script' block is not valid TOML ({error})"
-        raise _refused([f"{problem}: correct it"]) from error
+        raise _refused(f"{problem}: correct it") from error
 
     def line_of(word: str) -> int:
         return next((first + at for at, line in enumerate(lines) if word in line), first)
 
     def refused(word: str, problem: str) -> ToolRefused:
-        return _refused([f"{relative}, line {line_of(word)}: {problem}"])
+        return _refused(f"{relative}, line {line_of(word)}: {problem}")
 
     tool, wanted, found = block.get("tool"), block.get("requires-python", ""), block.get("dependencies", [])
     if isinstance(tool, dict) and "uv" in tool:
@@ -130,11 +139,11 @@ def _read(skill: Path, name: str) -> str | None:
         return None
     data = read_contained(skill, name, MAX_REQUIREMENTS_BYTES + 1)
     if len(data) > MAX_REQUIREMENTS_BYTES:
-        raise _refused([f"{name} is larger than {MAX_REQUIREMENTS_BYTES:,} bytes: make it shorter"])
+        raise _refused(f"{name} is larger than {MAX_REQUIREMENTS_BYTES:,} bytes: make it shorter")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise _refused([f"{name} is not UTF-8: save it as UTF-8"]) from error
+        raise _refused(f"{name} is not UTF-8: save it as UTF-8") from error
 
 
 def _checked(lines: Iterable[tuple[int, str]], source: str) -> tuple[str, ...]:
@@ -149,11 +158,9 @@ def _checked(lines: Iterable[tuple[int, str]], source: str) -> tuple[str, ...]:
         except ValueError as problem:
             problems.append(f"{source}, line {number}: {_shown(line)} {problem}")
     if problems:
-        raise _refused(problems)
+        raise _refused(*problems)
     if len(wanted) > MAX_REQUIREMENTS:
-        raise _refused(
-            [f"{source} requires {len(wanted):,} packages: at most {MAX_REQUIREMENTS} are provided"]
-        )
+        raise _refused(f"{source} requires {len(wanted):,} packages: at most {MAX_REQUIREMENTS} are provided")
     return tuple(sorted(wanted))
 
 
@@ -179,25 +186,12 @@ def _normalized(line: str) -> set[str]:
     return {f"{canonicalize_name(found.name)}{extras}{found.specifier}"} if applies else set()
 
 
-def _is_installed(requirement: str) -> bool:
-    from packaging.requirements import Requirement  # noqa: PLC0415 - for these alone
-
-    wanted = Requirement(requirement)
-    if wanted.extras:  # what they bring along would have to be looked up as well
-        return False
-    try:
-        installed = metadata.version(wanted.name)
-    except metadata.PackageNotFoundError:
-        return False
-    return wanted.specifier.contains(installed, prereleases=True)
-
-
 def _shown(text: str) -> str:
     plain = visible(without_credentials(text))
     return repr(plain if len(plain) <= MAX_SHOWN_CHARS else f"{plain[:MAX_SHOWN_CHARS]}…")
 
 
-def _refused(problems: list[str]) -> ToolRefused:
+def _refused(*problems: str) -> ToolRefused:
     more = len(problems) - MAX_SHOWN_PROBLEMS
     shown = [*problems[:MAX_SHOWN_PROBLEMS], *([f"and {more:,} more"] if more > 0 else [])]
     return ToolRefused(f"The script cannot be run: {'; '.join(shown)}.", code="dependencies")

@@ -56,10 +56,6 @@ _EXPLANATIONS = [
         r"(?:error sending request for url|failed to fetch:?) .?(?:https?://)([^/\s`)]+)",
         "the package index at {0} cannot be reached: check the network and your settings for pip or uv",
     ),
-    (
-        r"network connectivity is disabled",
-        "uv is set to be offline (UV_OFFLINE), and they are not in its cache",
-    ),
 ]
 MAX_PIP_CONFIG_BYTES = 256 * 1024
 
@@ -78,10 +74,12 @@ _INDEXES = {
     "no-index": ("UV_NO_INDEX", " "),
     "trusted-host": ("UV_INSECURE_HOST", " "),
 }
+# uv's variable → pip's name of the setting.
 _CONNECTION = {
-    "cert": ("SSL_CERT_FILE",),
-    "client-cert": ("SSL_CLIENT_CERT",),
-    "proxy": ("HTTPS_PROXY", "HTTP_PROXY"),
+    "SSL_CERT_FILE": "cert",
+    "SSL_CLIENT_CERT": "client-cert",
+    "HTTPS_PROXY": "proxy",
+    "HTTP_PROXY": "proxy",
 }
 
 
@@ -103,11 +101,10 @@ def uv_environment(context: Context) -> dict[str, str]:
         for name, (variable, between) in _INDEXES.items():
             if values := pip.get(name, "").split():
                 found.setdefault(variable, between.join(values))
-    for name, variables in _CONNECTION.items():
-        for variable in variables:
-            # Variables for proxies are in use in both cases.
-            if pip.get(name) and variable.lower() not in found:
-                found.setdefault(variable, pip[name])
+    for variable, name in _CONNECTION.items():
+        # Variables for proxies are in use in both cases.
+        if pip.get(name) and variable.lower() not in found:
+            found.setdefault(variable, pip[name])
     if "REQUESTS_CA_BUNDLE" in env:  # as pip does
         found.setdefault("SSL_CERT_FILE", env["REQUESTS_CA_BUNDLE"])
     return found
