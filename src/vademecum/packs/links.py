@@ -54,7 +54,7 @@ class Links(Struct, frozen=True):
 
     def to_text(self) -> str | None:
         """Return the file's content, or None if there is nothing to record."""
-        if not self.links and not {*self.directories} - {_OURS}:
+        if not self.links and not self.directories:
             return None
         ordered = tuple(sorted(self.links, key=lambda link: link.place))
         return json_text(Links(ordered, tuple(sorted({*self.directories}))))
@@ -164,29 +164,25 @@ def _steps_to(directory: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _changing(base: Base) -> Iterator[tuple[Transaction, Links, bool]]:
+def _changing(base: Base) -> Iterator[tuple[Transaction, Links]]:
     """Hold the lock and yield the record; remove what is ours if nothing is recorded afterwards."""
     base.inside(_LINKS_FILE)
     with changing(base.ground) as transaction:
-        made = transaction.made_control
         try:
-            links = base.read()
-            made = made or _OURS in links.directories
-            yield transaction, links, made
+            yield transaction, base.read()
         finally:
             if not os.path.lexists(base.file):
                 # The lock is still held: a process that waits for it notices, and makes a new one.
                 with contextlib.suppress(OSError):
                     shutil.rmtree(base.real / _OURS / STAGING, ignore_errors=True)
                     os.unlink(base.real / _OURS / LOCK)
-                    if made:
-                        os.rmdir(base.real / _OURS)
+                    os.rmdir(base.real / _OURS)  # only if it is empty
 
 
 def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -> list[LinkResult]:
     """Put all these skills where all these agents look, or none of them anywhere."""
     chosen = {skill.name: skill for skill in skills}
-    with _changing(base) as (transaction, links, made):
+    with _changing(base) as (transaction, links):
         wanted = [_link(s, agent, base) for agent in dict.fromkeys(agents) for s in chosen.values()]
         actions = _changes(wanted, links, base)
         for one in wanted:
@@ -200,8 +196,8 @@ def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -
             kept = [one for one in links.links if one.place not in actions]
             steps = {step for place in actions for step in _steps_to(os.path.dirname(place))}
             missing = [step for step in steps if not os.path.lexists(base.real / step)]
-            directories = (*links.directories, *missing, *([_OURS] if made else []))
-            record = Links((*kept, *(one for one in wanted if one.place in actions)), directories)
+            made = (one for one in wanted if one.place in actions)
+            record = Links((*kept, *made), (*links.directories, *missing))
             transaction.commit({_LINKS_FILE: record.to_text()})
     return [base.result(one, actions.get(one.place, "there")) for one in wanted]
 
@@ -211,7 +207,7 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
     if not os.path.lexists(base.file) and not os.path.lexists(base.path / _OURS / LOCK):
         _refuse_unknown(names or (), base)
         return []
-    with _changing(base) as (transaction, links, _):
+    with _changing(base) as (transaction, links):
         chosen = {
             one.place: one
             for one in links.links
@@ -226,8 +222,8 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
                 transaction.move(place, staged=False, keep=False)
         left = tuple(one for one in links.links if one.place not in chosen)
         needed = {step for one in left for step in _steps_to(base.directory(one.agent))}
-        gone = sorted({*links.directories} - needed - {_OURS}, key=len, reverse=True)
-        record = Links(left, tuple({*links.directories} - {*gone}))
+        gone = sorted({*links.directories} - needed, key=len, reverse=True)
+        record = Links(left, tuple({*links.directories} & needed))
         if links != Links():
             emptied = [directory for directory in gone if base.is_inside(f"{directory}/x")]
             transaction.commit({_LINKS_FILE: record.to_text()}, emptied=emptied)
