@@ -26,7 +26,6 @@ from vademecum.paths import MAX_PATH_CHARS, contained, leads_out
 from vademecum.registry.roots import STAGING, directory_of
 from vademecum.skill.skill import Skill
 
-MAX_NAMED = 5
 _OURS, _LINKS_FILE = ".agent", ".agent/links.json"
 
 Action = Literal["linked", "refreshed", "there", "removed", "gone", "other"]
@@ -185,18 +184,17 @@ def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -
     with _changing(base) as (transaction, links):
         wanted = [_link(s, agent, base) for agent in dict.fromkeys(agents) for s in chosen.values()]
         actions = _changes(wanted, links, base)
-        for one in wanted:
-            if one.place in actions:
-                staged = transaction.staging / one.place
-                if not staged.parent.is_dir():
-                    staged.parent.mkdir(parents=True)
-                os.symlink(base.target_of(one), staged, target_is_directory=True)
-                transaction.move(one.place, staged=True, keep=False)
-        if actions:
+        made = [one for one in wanted if one.place in actions]
+        for one in made:
+            staged = transaction.staging / one.place
+            if not staged.parent.is_dir():
+                staged.parent.mkdir(parents=True)
+            os.symlink(base.target_of(one), staged, target_is_directory=True)
+            transaction.move(one.place, staged=True, keep=False)
+        if made:
             kept = [one for one in links.links if one.place not in actions]
-            steps = {step for place in actions for step in _steps_to(os.path.dirname(place))}
+            steps = {step for one in made for step in _steps_to(os.path.dirname(one.place))}
             missing = [step for step in steps if not os.path.lexists(base.real / step)]
-            made = (one for one in wanted if one.place in actions)
             record = Links((*kept, *made), (*links.directories, *missing))
             transaction.commit({_LINKS_FILE: record.to_text()})
     return [base.result(one, actions.get(one.place, "there")) for one in wanted]
@@ -204,16 +202,16 @@ def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -
 
 def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatible] = ()) -> list[LinkResult]:
     """Take away what was linked under these names, or everything; what is not ours any more stays."""
-    if not os.path.lexists(base.file) and not os.path.lexists(base.path / _OURS / LOCK):
-        _refuse_unknown(names or (), base)
-        return []
     with _changing(base) as (transaction, links):
         chosen = {
             one.place: one
             for one in links.links
             if (names is None or one.name in names) and (not agents or one.agent in agents)
         }
-        _refuse_unknown(sorted({*(names or ())} - {one.name for one in chosen.values()}), base)
+        unknown = sorted({*(names or ())} - {one.name for one in chosen.values()})
+        if unknown:
+            text = f"No link of {unknown[0]!r} is recorded in {base.file}"
+            raise PackRefused(f"{text}: only what vade link made is taken away.", code="missing")
         actions: dict[str, Action] = {}
         for place, one in chosen.items():
             actions[place] = "other" if os.path.lexists(base.real / place) else "gone"
@@ -223,19 +221,11 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
         left = tuple(one for one in links.links if one.place not in chosen)
         needed = {step for one in left for step in _steps_to(base.directory(one.agent))}
         gone = sorted({*links.directories} - needed, key=len, reverse=True)
-        record = Links(left, tuple({*links.directories} & needed))
         if links != Links():
+            record = Links(left, tuple({*links.directories} & needed))
             emptied = [directory for directory in gone if base.is_inside(f"{directory}/x")]
             transaction.commit({_LINKS_FILE: record.to_text()}, emptied=emptied)
     return [base.result(one, actions[place]) for place, one in chosen.items()]
-
-
-def _refuse_unknown(names: Sequence[str], base: Base) -> None:
-    if names:
-        raise PackRefused(
-            f"No link of {names[0]!r} is recorded in {base.file}: only what vade link made is taken away.",
-            code="missing",
-        )
 
 
 def _link(skill: Skill, agent: Compatible, base: Base) -> Link:
@@ -256,7 +246,6 @@ def _changes(wanted: Sequence[Link], links: Links, base: Base) -> dict[str, Acti
     """Return what has to be done at which places; refuse if something is in the way."""
     ours = {one.place: one for one in links.links if base.has(one)}
     actions: dict[str, Action] = {}
-    foreign = []
     done: set[Path] = set()  # the directories of two agents can be one
     for one in wanted:
         place = base.inside(os.path.dirname(one.place)) / one.name
@@ -269,12 +258,7 @@ def _changes(wanted: Sequence[Link], links: Links, base: Base) -> dict[str, Acti
         elif not os.path.lexists(place):
             actions[one.place] = "linked"
         elif os.path.realpath(place) != os.path.realpath(base.real / one.source):
-            foreign.append(base.path / one.place)
-    if foreign:
-        shown = ", ".join(map(str, foreign[:MAX_NAMED]))
-        more = f" and {len(foreign) - MAX_NAMED:,} more" if len(foreign) > MAX_NAMED else ""
-        raise PackRefused(
-            f"{shown}{more} {'was' if len(foreign) == 1 else 'were'} not made by vade link: move it away "
-            "first; nothing was changed."
-        )
+            raise PackRefused(
+                f"{base.path / one.place} was not made by vade link: move it away first; nothing was changed."
+            )
     return actions
