@@ -37,16 +37,12 @@ if TYPE_CHECKING:
 Status = Literal["ok", "missing", "changed", "not-locked"]
 
 _FILES = frozenset({f"../{LOCK_FILE}", f"../../{NPM_LOCK}", INSTALLED_FILE})
-_NOTE = re.compile(rf"{re.escape(TRASH)}/[^/.][^\0]*/[\dT.]+\.lock\.json\Z")
-
-
-def _may_write(relative: str) -> bool:
-    return relative in _FILES or (_NOTE.match(relative) is not None and ".." not in relative.split("/"))
+_NOTE = re.compile(rf"{re.escape(TRASH)}/([^/.\0][^/\0]*/)+[\dT.]+\.lock\.json\Z")
 
 
 def install_ground(root: Path) -> Ground:
     """Return what a change of a root may touch."""
-    return Ground(root, root, is_skill_path, _may_write)
+    return Ground(root, root, is_skill_path, lambda file: file in _FILES or _NOTE.match(file) is not None)
 
 
 class InstallRoot(Struct, frozen=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import os
 import zipfile
 from collections.abc import Collection, Iterable
@@ -122,8 +121,7 @@ def publish(skills: Iterable[PackedSkill], folder: Path) -> list[Offer]:
     listing = folder / WELL_KNOWN
     ordered = sorted(skills, key=lambda skill: skill.name)
     published = [_published(skill, listing.parent) for skill in ordered]
-    document = {"$schema": SCHEMA, "skills": msgspec.to_builtins(published)}
-    write_atomic(listing, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
+    write_atomic(listing, json_text({"$schema": SCHEMA, "skills": published}).encode())
     return published
 
 

@@ -150,13 +150,12 @@ def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, P
         raise ConfigError(f"{directory} cannot be made ({error.strerror}): set HOME.") from error
     for path, data, mode in ((private, secret, 0o600), (public, public_text(key.public_key()), 0o644)):
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as out:
+                out.write(data)
         except FileExistsError as error:
             raise PackRefused(
                 f"{path} exists already: a key is never overwritten. Choose another name."
             ) from error
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(data)
     return private, public, id_of(key.public_key())
 
 
@@ -171,13 +170,6 @@ def private_key(path: Path) -> PrivateKey:
     if not isinstance(found, PrivateKey):
         raise ConfigError(f"{path} is neither an Ed25519 nor an ECDSA key: make one with vade keygen.")
     return found
-
-
-def signature_by(key: PrivateKey, message: bytes) -> bytes:
-    """Return a key's signature of a message."""
-    if isinstance(key, ed25519.Ed25519PrivateKey):
-        return key.sign(message)
-    return key.sign(message, _ecdsa(key.curve))
 
 
 def trusted_keys(directory: Path) -> Trusted:
@@ -342,11 +334,15 @@ def encoded(kind: str, payload: bytes) -> bytes:
 def _sealed(statement: dict[str, Any], key: PrivateKey, **named: str) -> dict[str, Any]:
     """Return a statement in an envelope with one signature, and what names the key."""
     payload = json.dumps(statement, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-    signature = base64.b64encode(signature_by(key, encoded(PAYLOAD_TYPE, payload))).decode()
+    message = encoded(PAYLOAD_TYPE, payload)
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        made = key.sign(message)
+    else:
+        made = key.sign(message, _ecdsa(key.curve))
     return {
         "payload": base64.b64encode(payload).decode(),
         "payloadType": PAYLOAD_TYPE,
-        "signatures": [{"sig": signature, **named}],
+        "signatures": [{"sig": base64.b64encode(made).decode(), **named}],
     }
 
 

@@ -13,7 +13,7 @@ from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.install import Inspection, Options, SkillChange, install
+from vademecum.packs.install import Inspection, Options, SkillChange, install, refuse_edits
 from vademecum.packs.install_root import InstallRoot, RootChange, Verdict, missing_lock, verdict_of, verify
 from vademecum.packs.lock import LOCAL, LockFile, lock_path, locked_here, read_installed, read_lock
 from vademecum.packs.npm_lock import NpmEntry, hash_of_contents, read_npm_lock
@@ -118,11 +118,8 @@ def sync(sources: Sources, options: Options) -> tuple[list[SyncStep], list[Failu
 
 def _restore(verdict: Verdict, change: RootChange, sources: Sources, options: Options, aside: Path) -> None:
     name, root = verdict.name, sources.where.root
-    if verdict.is_edited and not options.force and not _is_untouched(name, root):
-        raise PackRefused(
-            f"{root / name} was changed since it was installed: vade diff {name} shows it, "
-            "--force replaces it (it is kept in .trash)."
-        )
+    if not options.force and not _is_untouched(name, root):
+        refuse_edits(name, root, change.lock)
     locked = change.lock.skills[name]
     known = read_installed(root).get(name) == locked.digest
     asked = structs.replace(options, allow_unsafe=options.allow_unsafe or known)
@@ -172,17 +169,18 @@ def _is_untouched(name: str, root: Path) -> bool:
 def lock_here(where: InstallRoot, names: tuple[str, ...] = (), *, npm: bool = False) -> list[str]:
     """Lock what is in the root as it is now; what was edited or written there is local from then on."""
     with where.changing() as change:
+        for name in names:
+            where.place(name)
         there, changed = where.names(), []
-        for name in list(names) or sorted({*there, *change.lock.skills}):
+        for name in names or sorted({*there, *change.lock.skills}):
             before = change.lock.skills.get(name)
-            if not names and name not in there:
-                change.forget(name)
-            else:
-                where.place(name)
-                if before and verdict_of(name, where.root, change.lock).status == "ok":
-                    change.remember(name, before)
-                    continue
+            if before and verdict_of(name, where.root, change.lock).status == "ok":
+                change.remember(name, before)
+                continue
+            if name in there:
                 change.remember(name, locked_here(files_of(where.root / name, every=True), before))
+            else:
+                change.forget(name)
             changed.append(name)
         change.commit(npm=npm)
     return changed

@@ -24,6 +24,7 @@ from typing import IO, Any, cast
 from msgspec import Struct
 
 from vademecum.errors import FileRefused, PackRefused
+from vademecum.packs.content import walk
 from vademecum.packs.sources.entry_names import NameCheck, refused
 from vademecum.packs.sources.zips import MAX_ENTRIES, read_zip
 from vademecum.paths import open_contained
@@ -36,7 +37,7 @@ MAX_HEADER_BYTES = 1024 * 1024
 MAX_PADDING = 16 * 1024 * 1024  # after the end of a tar
 _RATIO_FROM = 10 * 1024 * 1024
 _TAR_OVERHEAD = 4096
-_PASSED_OVER = frozenset({".git", "node_modules", "__pycache__"})
+_PASSED_OVER = ("/.git/", "/node_modules/", "/__pycache__/")
 
 # What the libraries raise for bytes that are not what they should be.
 _UNREADABLE = (
@@ -106,14 +107,15 @@ def open_archive(path: Path) -> Opened:
 def open_directory(path: Path) -> Opened:
     """Open all files below a directory; links are listed and not followed."""
     try:
-        found = list(islice(_walk(path, ""), MAX_ENTRIES + 1))
+        entries = walk(str(path), passed_over=lambda place: f"/{place}".endswith(_PASSED_OVER))
+        found = [_found(path, *entry) for entry in islice(entries, MAX_ENTRIES + 1)]
     except OSError as error:
         raise PackRefused(
             f"{error.filename} cannot be read ({error.strerror}): nothing was changed."
         ) from error
     if len(found) > MAX_ENTRIES:
         raise PackRefused(f"{path} contains more than {MAX_ENTRIES:,} files: name a directory in it.")
-    return Opened(tuple(found), close=lambda: None)
+    return Opened(tuple(sorted(found, key=lambda file: file.name)), close=lambda: None)
 
 
 def open_path(path: Path) -> Opened:
@@ -264,20 +266,12 @@ def _check_end(file: IO[bytes], place: int, path: Path) -> None:
         raise PackRefused(f"{path} was cut short: nothing was installed.")
 
 
-def _walk(base: Path, place: str) -> Iterator[SourceFile]:
-    with os.scandir(base / place) as listing:
-        entries = sorted(listing, key=lambda entry: entry.name)
-    for entry in entries:
-        relative = f"{place}/{entry.name}" if place else entry.name
-        about = entry.stat(follow_symlinks=False)
-        if stat.S_ISDIR(about.st_mode):
-            if entry.name not in _PASSED_OVER:
-                yield from _walk(base, relative)
-            continue
-        plain = "" if stat.S_ISREG(about.st_mode) else "is not a plain file"
-        reason = "is a link" if stat.S_ISLNK(about.st_mode) else plain
-        executable = bool(about.st_mode & stat.S_IXUSR)
-        yield SourceFile(relative, about.st_size, executable, partial(_opened, base, relative), reason)
+def _found(base: Path, relative: str, entry: os.DirEntry[str]) -> SourceFile:
+    about = entry.stat(follow_symlinks=False)
+    plain = "" if stat.S_ISREG(about.st_mode) else "is not a plain file"
+    reason = "is a link" if stat.S_ISLNK(about.st_mode) else plain
+    executable = bool(about.st_mode & stat.S_IXUSR)
+    return SourceFile(relative, about.st_size, executable, partial(_opened, base, relative), reason)
 
 
 def _opened(base: Path, relative: str) -> IO[bytes]:
