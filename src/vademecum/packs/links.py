@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -20,7 +20,7 @@ from msgspec import Struct
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.errors import IntegrityFailed, PackRefused, PathRefused
 from vademecum.packs.lock import is_skill_path, json_text, read_json
-from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
+from vademecum.packs.sources.entry_names import MAX_NAME_BYTES, steps_to
 from vademecum.packs.transaction import LOCK, Ground, Transaction, changing
 from vademecum.paths import MAX_PATH_CHARS, contained, leads_out
 from vademecum.registry.roots import STAGING, directory_of
@@ -88,7 +88,7 @@ class Base(Struct, frozen=True):
     @property
     def ground(self) -> Ground:
         """Return what a change of links may touch."""
-        known = {_OURS, *(step for agent in COMPATIBLE for step in _steps_to(self.directory(agent)))}
+        known = {_OURS, *(step for agent in COMPATIBLE for step in steps_to(self.directory(agent)))}
         return Ground(
             self.real / _OURS,
             self.real,
@@ -153,15 +153,6 @@ class Base(Struct, frozen=True):
         return LinkResult(link.name, link.agent, self.path / link.place, source, action)
 
 
-def _steps_to(directory: str) -> list[str]:
-    """Return a relative directory and those around it, the outermost first.
-
-    >>> _steps_to(".claude/skills")
-    ['.claude', '.claude/skills']
-    """
-    return [*[str(parent) for parent in PurePosixPath(directory).parents][-2::-1], directory]
-
-
 @contextlib.contextmanager
 def _changing(base: Base) -> Iterator[tuple[Transaction, Links]]:
     """Hold the lock and yield the record; remove what is ours if nothing is recorded afterwards."""
@@ -193,7 +184,7 @@ def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -
             transaction.move(one.place, staged=True, keep=False)
         if made:
             kept = [one for one in links.links if one.place not in actions]
-            steps = {step for one in made for step in _steps_to(os.path.dirname(one.place))}
+            steps = {step for one in made for step in steps_to(os.path.dirname(one.place))}
             missing = [step for step in steps if not os.path.lexists(base.real / step)]
             record = Links((*kept, *made), (*links.directories, *missing))
             transaction.commit({_LINKS_FILE: record.to_text()})
@@ -219,7 +210,7 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
                 actions[place] = "removed"
                 transaction.move(place, staged=False, keep=False)
         left = tuple(one for one in links.links if one.place not in chosen)
-        needed = {step for one in left for step in _steps_to(base.directory(one.agent))}
+        needed = {step for one in left for step in steps_to(base.directory(one.agent))}
         gone = sorted({*links.directories} - needed, key=len, reverse=True)
         if links != Links():
             record = Links(left, tuple({*links.directories} & needed))
@@ -232,7 +223,7 @@ def _link(skill: Skill, agent: Compatible, base: Base) -> Link:
     """Return the link that is wanted; its directory must be inside the base, and outside of the skill."""
     source = Path(os.path.realpath(skill.location))
     directory = base.inside(base.directory(agent))
-    for step in (base.path / step for step in _steps_to(base.directory(agent))):
+    for step in (base.path / step for step in steps_to(base.directory(agent))):
         if os.path.lexists(step) and not step.is_dir():
             raise PackRefused(f"{step} is not a directory: move it away first.")
     if directory.is_relative_to(source):

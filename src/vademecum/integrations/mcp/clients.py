@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
-from vademecum.errors import VademecumError
+from vademecum.errors import SkillNotFound, VademecumError
 from vademecum.policy.base import Origin
 from vademecum.policy.engine import Policy
 from vademecum.policy.grants import Trust, grants_file
@@ -20,6 +21,7 @@ from vademecum.session.session import Session
 from vademecum.session.view import View
 
 MAX_SESSIONS = 1000
+Found = TypeVar("Found")
 # Looking again must never cost more than a twentieth of the time.
 _LEAST_PAUSE, _PAUSE_SHARE = 2.0, 20
 
@@ -97,6 +99,16 @@ class Clients:
                 return self._clock() - self._looked > 10 * self._cost and self.look()
             except (VademecumError, OSError):
                 return False
+
+    def found(self, client: Client, work: Callable[[Session], Found]) -> Found:
+        """Return what ``work`` finds; for a skill that is not found, look again: it may have come."""
+        while True:
+            try:
+                with self.session(client) as session:
+                    return work(session)
+            except SkillNotFound:
+                if not self.look_if_old():
+                    raise
 
     @contextmanager
     def session(self, client: Client) -> Iterator[Session]:

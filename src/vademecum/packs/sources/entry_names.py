@@ -158,17 +158,22 @@ def place_of(path: str, places: set[str]) -> str | None:
 def left_out(directories: Iterable[str], places: Sequence[str]) -> list[str]:
     """Return the outermost of these directories without a skill; leave out hidden ones."""
     known = set(places)
-    around = {step for place in places for step in _steps(place)} | {""}
+    around = {step for place in places for step in steps_to(place)} | {""}
     found: set[str] = set()
     for path in directories:
         if path and place_of(path, known) is None:
-            outermost = next((step for step in _steps(path) if step not in around), None)
+            outermost = next((step for step in steps_to(path) if step not in around), None)
             if outermost is not None and not _is_hidden(outermost) and outermost not in _ADDED_BY_SYSTEMS:
                 found.add(outermost)
     return sorted(found)
 
 
-def _steps(path: str) -> list[str]:
+def steps_to(path: str) -> list[str]:
+    """Return a relative path and the directories around it, the outermost first.
+
+    >>> steps_to(".claude/skills")
+    ['.claude', '.claude/skills']
+    """
     steps = path.split("/")
     return ["/".join(steps[: number + 1]) for number in range(len(steps))]
 
