@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from vademecum.integrations.toolkit import Toolkit, in_thread, missing, told
@@ -68,7 +67,7 @@ class _KitScript(SkillScript):
         words = args if isinstance(args, list) else _options(args or {})
         call = {"skill": skill.frontmatter.name, "relative_path": self.name, "args": list(map(str, words))}
         approver = None if self._kit.has_approver else Consent()
-        result = await in_thread(partial(self._kit.call, "run_script", call, approver=approver))
+        result = await in_thread(self._kit.call, "run_script", call, approver=approver)
         seen = [Content.from_data(each.data, each.media_type) for each in result.content]
         return [told(result), *seen] if seen else told(result)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, shown, yes_or_no
@@ -67,7 +66,7 @@ class _SkillTool(BaseTool):
         call_id = tool_context.function_call_id or ""
         given = tool_context.tool_confirmation
         answer = None if given is None else yes_or_no(given.confirmed)
-        result = await in_thread(partial(call_or_ask, self._kit, self.name, args, call_id, answer))
+        result = await in_thread(call_or_ask, self._kit, self.name, args, call_id, answer)
         if isinstance(result, Question):
             tool_context.request_confirmation(
                 hint=f"{result.wanted}\n\n{result.about}", payload=shown(result)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, shown, yes_or_no
@@ -39,7 +38,7 @@ def _tool(kit: Toolkit, schema: dict[str, Any]) -> BaseTool:
         return _called(kit, schema["name"], arguments)
 
     async def call_async(**arguments: Any) -> Any:
-        return await in_thread(partial(_called, kit, schema["name"], arguments))
+        return await in_thread(_called, kit, schema["name"], arguments)
 
     return StructuredTool.from_function(
         call,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, told
@@ -31,7 +30,7 @@ def _tool(kit: Toolkit, schema: dict[str, Any]) -> FunctionTool:
     done: dict[str, Result] = {}
 
     async def needs_approval(_context: Any, arguments: dict[str, Any], call_id: str) -> bool:
-        result = await in_thread(partial(call_or_ask, kit, name, arguments, call_id))
+        result = await in_thread(call_or_ask, kit, name, arguments, call_id)
         if isinstance(result, Question):
             return True
         done[call_id] = result
@@ -41,7 +40,7 @@ def _tool(kit: Toolkit, schema: dict[str, Any]) -> FunctionTool:
         result: Result | Question | None = done.pop(context.tool_call_id, None)
         if result is None:
             call = name, arguments or "{}", context.tool_call_id
-            result = await in_thread(partial(call_or_ask, kit, *call, Answer("once")))
+            result = await in_thread(call_or_ask, kit, *call, Answer("once"))
         if isinstance(result, Question):
             return f"Error: {result.wanted} needs another approval."
         return _given(result)

@@ -42,7 +42,7 @@ async def _call(kit: Toolkit, name: str, context: RunContext[Any], /, **argument
     call_id = context.tool_call_id or ""
     answer = Answer("once") if context.tool_call_approved else None
     if answer or _can_defer(context):
-        result = await in_thread(partial(call_or_ask, kit, name, arguments, call_id, answer))
+        result = await in_thread(call_or_ask, kit, name, arguments, call_id, answer)
     else:
         result = await kit.call_async(name, arguments)
     if isinstance(result, Question):

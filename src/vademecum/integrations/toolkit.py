@@ -11,7 +11,6 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
@@ -168,14 +167,14 @@ class Toolkit:
 
     async def call_async(self, name: str, arguments: Mapping[str, Any] | str) -> Result:
         """Call one tool in a thread, so that nothing else waits; cancelling the task ends a script."""
-        return await in_thread(partial(self.call, name, arguments))
+        return await in_thread(self.call, name, arguments)
 
 
-async def in_thread(call: Callable[..., Found]) -> Found:
+async def in_thread(call: Callable[..., Found], *arguments: Any, **named: Any) -> Found:
     """Do a call in a thread; when the task is cancelled, what it gets as ``cancelled`` returns true."""
     given_up = threading.Event()
     try:
-        return await asyncio.to_thread(call, cancelled=given_up.is_set)
+        return await asyncio.to_thread(call, *arguments, cancelled=given_up.is_set, **named)
     finally:
         given_up.set()
 
