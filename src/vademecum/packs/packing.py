@@ -5,7 +5,6 @@ What is unpacked is checked and named as strictly as the index does it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import os
@@ -160,7 +159,7 @@ def unpack(
     Return the skills, and the directories in which there is none. A pack, which has skills right at its top,
     is refused if one of its directories is not a skill, unless the wanted skills are named in ``only``.
     """
-    with contextlib.closing(source.open()) as opened:
+    with source.open() as opened:
         places = skill_places(file.name for file in opened.files)
         if not places:
             raise PackRefused(f"{source.name} contains no {SKILL_FILE}, so there is no skill in it.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
@@ -146,7 +146,7 @@ def _sync_npm(
 
 def _check_folder(source: Source, name: str, entry: NpmEntry) -> None:
     """Compare the digest of a skill's folder in its source with that of the npm tool's lock."""
-    with closing(source.open()) as opened:
+    with source.open() as opened:
         for place in skill_places(file.name for file in opened.files):
             below = f"{place}/" if place else ""
             inside = [file for file in opened.files if file.name.startswith(below) and not file.objection]

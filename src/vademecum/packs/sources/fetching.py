@@ -55,7 +55,7 @@ class Source(Struct, frozen=True):
     """
 
     origin: Origin
-    open: Callable[[], Opened]
+    open: Callable[[], contextlib.AbstractContextManager[Opened]]
     name: str = ""
     each: dict[str, Origin] = {}
     signature: bytes | None = None
