@@ -70,15 +70,10 @@ class LinkResult(Struct, frozen=True):
 
 
 class Base(Struct, frozen=True):
-    """A project or the home directory: where the agents' directories are, and the record of links."""
+    """A project or the home directory, by its real path: where agents look, and the record of links."""
 
     path: Path
     at_home: bool = False
-
-    @property
-    def real(self) -> Path:
-        """Return the directory itself, with no link on the way to it."""
-        return Path(os.path.realpath(self.path))
 
     @property
     def file(self) -> Path:
@@ -90,8 +85,8 @@ class Base(Struct, frozen=True):
         """Return what a change of links may touch."""
         known = {_OURS, *(step for agent in COMPATIBLE for step in steps_to(self.directory(agent)))}
         return Ground(
-            self.real / _OURS,
-            self.real,
+            self.path / _OURS,
+            self.path,
             lambda place: self._can_be_link(place) and self.is_inside(place),
             lambda relative: relative == _LINKS_FILE or relative in known,
         )
@@ -103,7 +98,7 @@ class Base(Struct, frozen=True):
 
     def is_inside(self, relative: str) -> bool:
         """Return whether the directory of a place is in the base once links are followed."""
-        return not leads_out(self.real, os.path.dirname(self.real / relative))
+        return not leads_out(self.path, os.path.dirname(self.path / relative))
 
     def directory(self, agent: Compatible) -> str:
         """Return the directory of an agent's skills, below the base."""
@@ -112,7 +107,7 @@ class Base(Struct, frozen=True):
     def inside(self, relative: str) -> Path:
         """Return the real path of something below the base; refuse it if a link leads out."""
         try:
-            return Path(os.path.realpath(contained(self.real, relative)))
+            return Path(os.path.realpath(contained(self.path, relative)))
         except PathRefused as error:
             raise PackRefused(
                 f"{self.path / relative} leads out of {self.path} through a link: remove that link first."
@@ -137,7 +132,7 @@ class Base(Struct, frozen=True):
 
     def has(self, link: Link) -> bool:
         """Return whether a link is in its place, as it was made."""
-        place = self.real / link.place
+        place = self.path / link.place
         is_link = self.is_inside(link.place) and place.is_symlink()
         return is_link and os.readlink(place) == self.target_of(link)
 
@@ -145,7 +140,7 @@ class Base(Struct, frozen=True):
         """Return what a link says: a relative path inside the base, so that the base can move."""
         if os.path.isabs(link.source):
             return link.source
-        return os.path.relpath(self.real / link.source, self.inside(self.directory(link.agent)))
+        return os.path.relpath(self.path / link.source, self.inside(self.directory(link.agent)))
 
     def result(self, link: Link, action: Action) -> LinkResult:
         """Return the result for the place of a link."""
@@ -164,9 +159,9 @@ def _changing(base: Base) -> Iterator[tuple[Transaction, Links]]:
             if not os.path.lexists(base.file):
                 # The lock is still held: a process that waits for it notices, and makes a new one.
                 with contextlib.suppress(OSError):
-                    shutil.rmtree(base.real / _OURS / STAGING, ignore_errors=True)
-                    os.unlink(base.real / _OURS / LOCK)
-                    os.rmdir(base.real / _OURS)  # only if it is empty
+                    shutil.rmtree(base.path / _OURS / STAGING, ignore_errors=True)
+                    os.unlink(base.path / _OURS / LOCK)
+                    os.rmdir(base.path / _OURS)  # only if it is empty
 
 
 def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -> list[LinkResult]:
@@ -185,7 +180,7 @@ def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -
         if made:
             kept = [one for one in links.links if one.place not in actions]
             steps = {step for one in made for step in steps_to(os.path.dirname(one.place))}
-            missing = [step for step in steps if not os.path.lexists(base.real / step)]
+            missing = [step for step in steps if not os.path.lexists(base.path / step)]
             record = Links((*kept, *made), (*links.directories, *missing))
             transaction.commit({_LINKS_FILE: record.to_text()})
     return [base.result(one, actions.get(one.place, "there")) for one in wanted]
@@ -205,7 +200,7 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
             raise PackRefused(f"{text}: only what vade link made is taken away.", code="missing")
         actions: dict[str, Action] = {}
         for place, one in chosen.items():
-            actions[place] = "other" if os.path.lexists(base.real / place) else "gone"
+            actions[place] = "other" if os.path.lexists(base.path / place) else "gone"
             if base.has(one):
                 actions[place] = "removed"
                 transaction.move(place, staged=False, keep=False)
@@ -228,8 +223,8 @@ def _link(skill: Skill, agent: Compatible, base: Base) -> Link:
             raise PackRefused(f"{step} is not a directory: move it away first.")
     if directory.is_relative_to(source):
         raise PackRefused(f"{directory} lies inside the skill {skill.name!r} itself: nothing was linked.")
-    inside = source.is_relative_to(base.real)
-    relative = source.relative_to(base.real).as_posix() if inside else str(source)
+    inside = source.is_relative_to(base.path)
+    relative = source.relative_to(base.path).as_posix() if inside else str(source)
     return Link(skill.name, agent, f"{base.directory(agent)}/{skill.name}", relative)
 
 
@@ -248,7 +243,7 @@ def _changes(wanted: Sequence[Link], links: Links, base: Base) -> dict[str, Acti
                 actions[one.place] = "refreshed"
         elif not os.path.lexists(place):
             actions[one.place] = "linked"
-        elif os.path.realpath(place) != os.path.realpath(base.real / one.source):
+        elif os.path.realpath(place) != os.path.realpath(base.path / one.source):
             raise PackRefused(
                 f"{base.path / one.place} was not made by vade link: move it away first; nothing was changed."
             )
