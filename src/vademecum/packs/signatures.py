@@ -8,9 +8,7 @@ certificate or a transparency log could prove does not count.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 import os
 import re
 from collections.abc import Collection, Iterable
@@ -27,6 +25,7 @@ from msgspec import Struct
 from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused
 from vademecum.files import read_capped, read_own
 from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SkillFile
+from vademecum.packs.lock import json_text
 
 PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
 PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
@@ -75,7 +74,7 @@ def signed_words(signer: Signer | None) -> str:
     return f"signed by {signer.words}" if signer else "not signed"
 
 
-class EnvelopeSignature(Struct, frozen=True, rename="camel"):
+class EnvelopeSignature(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The signature of an envelope, and the key it says to be of."""
 
     sig: bytes
@@ -242,8 +241,7 @@ def signed(files: Iterable[SkillFile], key: PrivateKey) -> bytes:
         "predicate": {"executable": [file.path for file in listed if file.executable]},
     }
     public = key.public_key()
-    envelope = _sealed(statement, key, keyid=id_of(public), publicKey=public_text(public).decode())
-    return (json.dumps(envelope, indent=2, sort_keys=True) + "\n").encode()
+    return json_text(_sealed(statement, key, id_of(public), public_text(public).decode())).encode()
 
 
 def oms_signed(files: Iterable[SkillFile], key: PrivateKey, name: str) -> bytes:
@@ -268,9 +266,9 @@ def oms_signed(files: Iterable[SkillFile], key: PrivateKey, name: str) -> bytes:
     bundle = {
         "mediaType": MEDIA_TYPE,
         "verificationMaterial": {"publicKey": {"hint": _text_hint(key.public_key())}, "tlogEntries": []},
-        "dsseEnvelope": _sealed(statement, key, keyid=""),
+        "dsseEnvelope": _sealed(statement, key),
     }
-    return (json.dumps(bundle, indent=2) + "\n").encode()
+    return json_text(bundle).encode()
 
 
 def signer_of(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, place: str) -> Signer:
@@ -331,19 +329,15 @@ def encoded(kind: str, payload: bytes) -> bytes:
     return b"DSSEv1 %d %s %d %s" % (len(kind.encode()), kind.encode(), len(payload), payload)
 
 
-def _sealed(statement: dict[str, Any], key: PrivateKey, **named: str) -> dict[str, Any]:
+def _sealed(statement: dict[str, Any], key: PrivateKey, keyid: str = "", public: str = "") -> Envelope:
     """Return a statement in an envelope with one signature, and what names the key."""
-    payload = json.dumps(statement, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+    payload = msgspec.json.encode(statement, order="sorted")
     message = encoded(PAYLOAD_TYPE, payload)
     if isinstance(key, ed25519.Ed25519PrivateKey):
         made = key.sign(message)
     else:
         made = key.sign(message, _ecdsa(key.curve))
-    return {
-        "payload": base64.b64encode(payload).decode(),
-        "payloadType": PAYLOAD_TYPE,
-        "signatures": [{"sig": base64.b64encode(made).decode(), **named}],
-    }
+    return Envelope(PAYLOAD_TYPE, payload, (EnvelopeSignature(made, keyid, public),))
 
 
 def _opened(envelope: Envelope, predicate_type: str, place: str) -> tuple[Statement, bytes, bytes]:

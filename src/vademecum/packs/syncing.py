@@ -48,7 +48,8 @@ class Sources(Struct, frozen=True):
         asked = structs.replace(options, only=(name,), force=True)
         origin = Origin(locked.resolved, locked.url or "")
         with self.fetched(locked.source, (name,), origin, base=self.where.base) as source:
-            (found,), _ = Inspection(self.where, asked, lock.only(name), aside).inspect(source)
+            incoming, _ = Inspection(self.where, asked, lock.only(name), aside).inspect([source])
+        found = incoming[name]
         if found.locked.files != locked.files:
             raise IntegrityFailed(
                 f"{locked.source} no longer has the {name!r} that is locked ({locked.digest[:19]}…): "
