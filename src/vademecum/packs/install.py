@@ -22,7 +22,7 @@ from vademecum.packs.packing import Staged, unpack
 from vademecum.packs.signatures import READERS, Signer, Trusted, signed_words, signer_of
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
-from vademecum.packs.transaction import MOMENT, MOMENT_CHARS, TRASH
+from vademecum.packs.transaction import MOMENT, TRASH
 from vademecum.policy.base import Bounds, risk_of
 
 Action = Literal["new", "replace", "same"]
@@ -320,5 +320,5 @@ def kept_names(root: Path) -> list[str]:
 def _kept_in(trash: Path) -> list[Path]:
     """Return what is in the trash of one skill, the oldest first."""
     there = trash.iterdir() if trash.is_dir() else ()
-    kept = (place for place in there if MOMENT.match(place.name[:MOMENT_CHARS]))
+    kept = (place for place in there if MOMENT.match(place.name))
     return sorted(place for place in kept if place.is_dir() and not place.is_symlink())

@@ -105,8 +105,7 @@ class RootChange:
         os.rename(staged, target)
         edited = verdict_of(name, self._root, self.lock).is_edited
         keep = keep_old or edited or os.path.islink(self._root / name)
-        self._transaction.move(name, staged=True, keep=keep)
-        self._note(name, keep=keep)
+        self._move(name, staged=True, keep=keep)
         self.remember(name, locked, place=target)
 
     def remember(self, name: str, locked: Locked, *, place: Path | None = None) -> None:
@@ -121,12 +120,12 @@ class RootChange:
 
     def take_away(self, name: str, *, keep: bool) -> None:
         """Take a skill out of its place and out of the lock."""
-        self._transaction.move(name, staged=False, keep=keep)
-        self._note(name, keep=keep)
+        self._move(name, staged=False, keep=keep)
         self.forget(name)
 
-    def _note(self, name: str, *, keep: bool) -> None:
-        """Keep what the lock said of a skill beside it, for the day it is restored."""
+    def _move(self, name: str, *, staged: bool, keep: bool) -> None:
+        """Move a skill; keep what the lock said of it beside what is kept, for the day it is restored."""
+        self._transaction.move(name, staged=staged, keep=keep)
         if keep and name in self.lock.skills:
             kept = note_of(self._transaction.kept(name)).relative_to(self._root)
             self._notes[str(kept)] = json_text(self.lock.only(name))

@@ -27,7 +27,7 @@ from vademecum.registry.roots import JOURNAL, STAGING, needs_recovery
 
 TRASH, LOCK = ".trash", ".lock"
 _SYNC_ONE_BY_ONE = 100
-MOMENT, MOMENT_CHARS = re.compile(r"\d{8}T\d{6}\.\d{6}\Z"), 22
+MOMENT = re.compile(r"\d{8}T\d{6}\.\d{6}")
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return whether a command could have written it for this very directory."""
         return (
             self.root == _inode(ground.control)
-            and MOMENT.match(self.moment) is not None
+            and MOMENT.fullmatch(self.moment) is not None
             and all(ground.may_move(move.place) for move in self.moves)
             and all(map(ground.may_write, (*self.files, *self.emptied)))
         )
