@@ -83,19 +83,16 @@ def files_of(directory: Path, *, every: bool = False) -> tuple[SkillFile, ...]:
     return tuple(sorted(found))
 
 
-def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> tuple[str, ...]:
-    """Return what was added, removed and changed, file by file.
+def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> dict[str, tuple[str, ...]]:
+    """Return the paths that were added, changed and removed.
 
     >>> differences_of([SkillFile("a", "1", 1)], [SkillFile("a", "2", 1), SkillFile("b", "3", 1)])
-    ('added b', 'changed a')
+    {'added': ('b',), 'changed': ('a',), 'removed': ()}
     """
     old, new = ({file.path: file for file in files} for files in (then, now))
-    both = {
-        "added": new.keys() - old.keys(),
-        "removed": old.keys() - new.keys(),
-        "changed": {path for path in old.keys() & new.keys() if old[path] != new[path]},
-    }
-    return tuple(f"{kind} {path}" for kind, paths in sorted(both.items()) for path in sorted(paths))
+    changed = (path for path in old.keys() & new.keys() if old[path] != new[path])
+    found = {"added": new.keys() - old.keys(), "changed": changed, "removed": old.keys() - new.keys()}
+    return {kind: tuple(sorted(paths)) for kind, paths in found.items()}
 
 
 def diff_of(old: Path, new: Path) -> list[str]:
@@ -104,9 +101,6 @@ def diff_of(old: Path, new: Path) -> list[str]:
     lines: list[str] = []
     for path in sorted({*before, *after}):
         was, now = before.get(path), after.get(path)
-        if was and now and was != now and path in SIGNATURES:
-            lines.append(f"{path} differs: it was signed again")
-            continue
         if (was and was.sha256) != (now and now.sha256):
             lines += _file_diff(path, old if was else None, new if now else None)
         if was and now and was.executable != now.executable:

@@ -159,18 +159,14 @@ class Inspection(Struct, frozen=True):
         place = self.where.root / change.name
         try:
             differences = differences_of(files_of(place), skill.files)
-            diff = diff_of(place, staging / change.name) if differences else []
+            if not any(differences.values()):
+                return structs.replace(change, action="same", added=())
+            diff = diff_of(place, staging / change.name)
         except PackRefused:  # what is there cannot be read as a skill
             differences, diff = differences_of((), skill.files), []
-        if not differences:
-            return structs.replace(change, action="same", added=())
         if not self.options.force:
             refuse_edits(change.name, self.where.root, self.lock)
-        by_kind = {
-            kind: tuple(text.partition(" ")[2] for text in differences if text.startswith(f"{kind} "))
-            for kind in ("added", "removed", "changed")
-        }
-        return structs.replace(change, action="replace", diff=tuple(diff), **by_kind)
+        return structs.replace(change, action="replace", diff=tuple(diff), **differences)
 
     def _remarks(self, skill: Staged) -> Iterable[str]:
         """Yield what a person should know: what is wrong, and what could be mistaken."""

@@ -128,7 +128,7 @@ class RootChange:
         self._transaction.move(name, staged=staged, keep=keep)
         if keep and name in self.lock.skills:
             kept = note_of(self._transaction.kept(name)).relative_to(self._root)
-            self._notes[str(kept)] = json_text(self.lock.only(name))
+            self._notes[str(kept)] = json_text(LockFile({name: self.lock.skills[name]}))
 
     def commit(self, *, npm: bool = False) -> None:
         """Let all of it happen; an existing lock of the npm tool is updated, and made if ``npm``."""
@@ -202,7 +202,8 @@ def verdict_of(name: str, root: Path, lock: LockFile) -> Verdict:
         return Verdict(name, "changed" if locked else "not-locked", "", (str(error),))
     if locked is None:
         return Verdict(name, "not-locked", digest_of(found))
-    differences = differences_of(locked.files, found)
+    by_kind = differences_of(locked.files, found)
+    differences = tuple(f"{kind} {path}" for kind, paths in by_kind.items() for path in paths)
     return Verdict(name, "changed" if differences else "ok", digest_of(found), differences)
 
 

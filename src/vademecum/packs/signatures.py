@@ -125,8 +125,6 @@ class Material(Struct, frozen=True, rename="camel"):
     """The key of a bundle; certificates are not followed."""
 
     public_key: dict[str, str] | None = None
-    certificate: Any = None
-    x509_certificate_chain: Any = None
 
 
 class Bundle(Struct, frozen=True, rename="camel"):
@@ -303,8 +301,6 @@ def oms_signer(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, p
     _check_files(said, (f for f in files if f.path in said or f.path not in _HARMLESS), place)
     material = bundle.verification_material
     if material.public_key is None:
-        if not material.certificate and not material.x509_certificate_chain:
-            raise _mismatch(place, "brings no key and no certificate")
         return Signer("")
     # The hint's form differs between signers, so every key is tried.
     for name, key in trusted:
@@ -351,7 +347,6 @@ def _opened(envelope: Envelope, predicate_type: str, place: str) -> tuple[Statem
 
 
 def _check_files(said: dict[str, str], files: Iterable[SkillFile], place: str) -> None:
-    """Compare what was signed with what is there, file by file."""
     found = {file.path: file.sha256 for file in files}
     wrong = sorted(name for name in {*said, *found} if said.get(name) != found.get(name))
     if wrong:
@@ -368,7 +363,6 @@ def _text_hint(key: PublicKey) -> str:
 
 
 def _decoded(data: bytes, kind: type[Kind], place: str) -> Kind:
-    """Parse a part of a signature from its JSON."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

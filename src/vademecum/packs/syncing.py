@@ -48,7 +48,7 @@ class Sources(Struct, frozen=True):
         asked = structs.replace(options, only=(name,), force=True)
         origin = Origin(locked.resolved, locked.url or "")
         with self.fetched(locked.source, (name,), origin, base=self.where.base) as source:
-            incoming, _ = Inspection(self.where, asked, lock.only(name), aside).inspect([source])
+            incoming, _ = Inspection(self.where, asked, LockFile({name: locked}), aside).inspect([source])
         found = incoming[name]
         if found.locked.files != locked.files:
             raise IntegrityFailed(

@@ -191,7 +191,6 @@ def _entry(skill: PublishedSkill) -> dict[str, Any]:
 
 
 def _parts(uri: str) -> tuple[str, str]:
-    """Return the name and the path of a skill's address."""
     found = _URI.fullmatch(uri)
     if found is None:
         raise SkillNotFound(f"{uri[:200]!r} is not skill://NAME/PATH.")

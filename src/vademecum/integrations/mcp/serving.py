@@ -59,17 +59,17 @@ async def _sift(
     """Pass on the messages; the sender of anything else gets an error, as JSON-RPC has it."""
     async with valid:
         async for item in read:
-            if isinstance(item, Exception):
-                await write.send(SessionMessage(_refusal(item)))
-            else:
+            if not isinstance(item, Exception):
                 await valid.send(item)
-
-
-def _refusal(error: Exception) -> types.JSONRPCError:
-    code, what = types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line."
-    if isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid":
-        code, what = types.INVALID_REQUEST, "The line is no JSON-RPC 2.0 message: send one object a line."
-    return types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=what))
+                continue
+            code, what = types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line."
+            if isinstance(item, ValidationError) and item.errors()[0]["type"] != "json_invalid":
+                code, what = (
+                    types.INVALID_REQUEST,
+                    "The line is no JSON-RPC 2.0 message: send one object a line.",
+                )
+            error = types.ErrorData(code=code, message=what)
+            await write.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error)))
 
 
 async def serve_http(

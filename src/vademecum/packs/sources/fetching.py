@@ -199,9 +199,8 @@ def _written(events: Iterable[Event], project: Path) -> dict[str, RunOutput]:
 
 def _refuse_others(place: Path, copied: Path, context: Context) -> None:
     """Raise if the directory in the project contains a file that the run did not write."""
-    known = {file.path for file in files_of(copied, every=True)}
-    other = [file.path for file in files_of(place, every=True) if file.path not in known]
-    other = [path for path in other if not is_cache(path)]
+    there, known = ({file.path for file in files_of(each, every=True)} for each in (place, copied))
+    other = sorted(path for path in there - known if not is_cache(path))
     if other:
         raise PackRefused(
             f"{other[0]!r} in {place} was not written by the run: nothing was installed. "
