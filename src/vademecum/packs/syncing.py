@@ -9,7 +9,6 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.packs.content import digest_of, files_of
@@ -27,14 +26,13 @@ class Sources(Struct, frozen=True):
     """Reach the sources that a person types, and again those that the lock of a root names."""
 
     where: InstallRoot
-    context: Context
-    fetching: Fetching = Fetching()
+    fetching: Fetching
 
     def fetched(
         self, typed: str, only: Collection[str], at: Origin | None = None, *, base: Path | None = None
     ) -> AbstractContextManager[Source]:
         """Fetch what a source has now, or what one of its skills once was; ``base`` is where paths start."""
-        reference = reference_to(typed, context=self.context, base=base, kinds=self.fetching.kinds)
+        reference = reference_to(typed, context=self.fetching.context, base=base)
         name = remembered(reference, base=self.where.base)
         return self.fetching.fetched(reference, name, only=only, at=at)
 

@@ -64,10 +64,8 @@ async def _sift(
                 continue
             code, what = types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line."
             if isinstance(item, ValidationError) and item.errors()[0]["type"] != "json_invalid":
-                code, what = (
-                    types.INVALID_REQUEST,
-                    "The line is no JSON-RPC 2.0 message: send one object a line.",
-                )
+                code = types.INVALID_REQUEST
+                what = "The line is no JSON-RPC 2.0 message: send one object a line."
             error = types.ErrorData(code=code, message=what)
             await write.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error)))
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import assert_never
@@ -36,10 +36,6 @@ from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 SIGNATURE_SUFFIX = ".sig"
 
-# A kind of source that another package provides: it writes the files of skills below a directory, and returns
-# what the name resolved to, or "" if the digest of the files is all that can be said.
-SourceKind = Callable[[str, Path], str]
-
 
 class Origin(Struct, frozen=True):
     """The origin of one skill: what its source resolved to, and the address of the very bytes, if any."""
@@ -62,10 +58,10 @@ class Source(Struct, frozen=True):
 
 
 class Fetching(Struct, frozen=True):
-    """Fetch sources: show the progress, and ask ``kinds`` for further kinds of source."""
+    """Fetch sources, and show the progress."""
 
+    context: Context
     progress: Progress = silently
-    kinds: Mapping[str, SourceKind] = {}
 
     @contextlib.contextmanager
     def fetched(
@@ -87,8 +83,14 @@ class Fetching(Struct, frozen=True):
                 return _git(reference, aside, at)
             case SiteSource(url):
                 return _site(url, only, web, aside, at)
-            case KindSource(kind, rest):
-                return Source(Origin(self.kinds[kind](rest, aside)), partial(open_directory, aside))
+            case KindSource("run", rest):
+                fetch_from_run(self.context, rest, aside)
+                return Source(Origin(), partial(open_directory, aside))
+            case KindSource(_, rest):
+                from vademecum.registry.mcp_source import fetch_from_source  # noqa: PLC0415 - 80 ms
+
+                digest = fetch_from_source(self.context, rest, aside)
+                return Source(Origin(digest), partial(open_directory, aside))
         assert_never(reference)
 
 
@@ -155,7 +157,7 @@ class _Change(Struct):
     hashes: dict[str, str] = {}
 
 
-def fetch_from_run(context: Context, name: str, aside: Path) -> str:
+def fetch_from_run(context: Context, name: str, aside: Path) -> None:
     """Copy the skill ``RUN_ID/NAME`` below ``aside``: the files of a directory of that name.
 
     It is looked for among the outputs of the run, then among the files that the run wrote in the project.
@@ -176,7 +178,7 @@ def fetch_from_run(context: Context, name: str, aside: Path) -> str:
                 _copy(output, aside / wanted / names.file(path)[len(found[0]) + 1 :])
             if base is not None:
                 _refuse_others(base / found[0], aside / wanted, context)
-            return ""
+            return
         listed += [f"run:{run_id}/{place}" for place in places]
     made = ", ".join(listed) or "it made none"
     raise PackRefused(f"The run {run_id} made no skill {wanted!r}: {made}.", code="missing")

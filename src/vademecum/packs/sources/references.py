@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -55,7 +54,7 @@ class SiteSource(Struct, frozen=True):
 
 
 class KindSource(Struct, frozen=True):
-    """A source of a kind that the caller provides, such as ``run:ID/NAME``."""
+    """A skill that an agent wrote in a run (``run:ID/NAME``), or one of a server (``mcp:SERVER/NAME``)."""
 
     kind: str
     name: str
@@ -64,9 +63,7 @@ class KindSource(Struct, frozen=True):
 Reference = LocalSource | ArchiveSource | GitSource | SiteSource | KindSource
 
 
-def reference_to(
-    typed: str, *, context: Context, base: Path | None = None, kinds: Collection[str] = ()
-) -> Reference:
+def reference_to(typed: str, *, context: Context, base: Path | None = None) -> Reference:
     """Parse a source; an existing file or directory of that name wins.
 
     >>> here = Context(cwd=Path("/nonexistent"), home=Path("/home/ada"), env={})
@@ -87,7 +84,7 @@ def reference_to(
     elif scheme:
         raise PackRefused(f"Skills cannot come from {typed[:200]!r}: use https://, git+https:// or a path.")
     kind, colon, rest = typed.partition(":")
-    if colon and kind in kinds:
+    if colon and kind in {"run", "mcp"}:
         return KindSource(kind, rest)
     name, wanted = _with_digest(typed)
     path = context.expand(name, base=base)
