@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from vademecum.integrations.toolkit import Toolkit, in_thread, missing, told
+from vademecum.integrations.toolkit import Toolkit, extra, in_thread, told
 from vademecum.policy.approval import Consent
 from vademecum.skill.names import is_plain
 from vademecum.skill.skill import Skill
 
-try:
+with extra("agent-framework"):
     from agent_framework import (
         Content,
         InlineSkillResource,
@@ -19,8 +19,6 @@ try:
         SkillsProvider,
     )
     from agent_framework import Skill as FrameworkSkill
-except ImportError as error:
-    raise missing("agent-framework", error) from error
 
 
 def skills_provider(kit: Toolkit | None = None) -> SkillsProvider:
@@ -73,5 +71,4 @@ class _KitScript(SkillScript):
 
 
 def _options(named: dict[str, Any]) -> list[str]:
-    """Return named arguments as options of a command line."""
     return [word for name, value in named.items() for word in (f"--{name}", str(value))]

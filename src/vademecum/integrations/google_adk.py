@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, shown, yes_or_no
+from vademecum.integrations.toolkit import Toolkit, call_or_ask, extra, in_thread, shown, yes_or_no
 from vademecum.policy.approval import Question
 
-try:
+with extra("google-adk"):
     from google.adk.tools.base_tool import BaseTool
     from google.adk.tools.base_toolset import BaseToolset
     from google.genai import types
-except ImportError as error:
-    raise missing("google-adk", error) from error
 
 # Pictures and documents that the model of an invocation has not seen yet.
 _Seen = dict[str, list[tuple[str, types.Part]]]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, told
+from vademecum.integrations.toolkit import Toolkit, call_or_ask, extra, in_thread, told
 from vademecum.policy.approval import Answer, Question
 from vademecum.session.base import Result
 
-try:
+with extra("openai-agents"):
     from agents import FunctionTool, Tool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
-except ImportError as error:
-    raise missing("openai-agents", error) from error
 
 
 def skill_tools(kit: Toolkit | None = None) -> list[Tool]:

@@ -174,7 +174,7 @@ def verify(where: InstallRoot, names: Iterable[str] = ()) -> tuple[list[Verdict]
     for name in {*wanted}.difference(known):
         where.place(name)
     if npm:
-        hashes = {name: entry.folder_hash for name, entry in npm.items()}
+        hashes = {name: digest for name, (_, digest) in npm.items()}
         return [_npm_verdict(name, where.root, hashes.get(name)) for name in wanted], ""
     was_used = there or (where.root / INSTALLED_FILE).is_file()
     verdicts = [verdict_of(name, where.root, lock) for name in wanted]

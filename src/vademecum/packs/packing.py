@@ -245,7 +245,6 @@ def _named(staging: Path, target: str, files: tuple[SkillFile, ...], place: str)
 
 
 def _manifest_of(opened: Opened) -> Manifest | None:
-    """Return what a pack says about itself, if it does."""
     file = next((file for file in opened.files if file.name == MANIFEST and opened.packed), None)
     if file is None:
         return None

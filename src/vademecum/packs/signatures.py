@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from msgspec import Struct
 
 from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused
-from vademecum.files import read_capped, read_own
+from vademecum.files import read_capped, read_own, writable
 from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SkillFile
 from vademecum.packs.lock import json_text
 
@@ -141,10 +141,8 @@ def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, P
     key = ec.generate_private_key(ec.SECP256R1()) if ecdsa else ed25519.Ed25519PrivateKey.generate()
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     private, public = directory / f"{name}.pem", directory / f"{name}.pub"
-    try:
+    with writable(directory):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise ConfigError(f"{directory} cannot be made ({error.strerror}): set HOME.") from error
     for path, data, mode in ((private, secret, 0o600), (public, public_text(key.public_key()), 0o644)):
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as out:

@@ -15,7 +15,7 @@ from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.install import Inspection, Options, SkillChange, install, refuse_edits
 from vademecum.packs.install_root import InstallRoot, RootChange, Verdict, missing_lock, verdict_of, verify
 from vademecum.packs.lock import LOCAL, LockFile, lock_path, locked_here, read_installed, read_lock
-from vademecum.packs.npm_lock import NpmEntry, hash_of_contents, read_npm_lock
+from vademecum.packs.npm_lock import hash_of_contents, read_npm_lock
 from vademecum.packs.sources.archive import pieces_of
 from vademecum.packs.sources.entry_names import skill_places
 from vademecum.packs.sources.fetching import Fetching, Origin, Source
@@ -127,15 +127,15 @@ def _restore(verdict: Verdict, change: RootChange, sources: Sources, options: Op
 
 
 def _sync_npm(
-    npm: dict[str, NpmEntry], sources: Sources, options: Options
+    npm: dict[str, tuple[str, str]], sources: Sources, options: Options
 ) -> tuple[list[SyncStep], list[Failure]]:
     """Install what the npm tool's lock names, by the digest of the folder in the source; make our lock."""
     steps: list[SyncStep] = []
     failures: list[Failure] = []
-    for name, entry in npm.items():
+    for name, (typed, digest) in npm.items():
         try:
-            with sources.fetched(entry.source, (name,), base=sources.where.base) as source:
-                _check_folder(source, name, entry)
+            with sources.fetched(typed, (name,), base=sources.where.base) as source:
+                _check_folder(source, name, digest)
                 install(source, sources.where, structs.replace(options, only=(name,)))
             steps.append(SyncStep(name, "restored"))
         except VademecumError as error:
@@ -143,18 +143,16 @@ def _sync_npm(
     return steps, failures
 
 
-def _check_folder(source: Source, name: str, entry: NpmEntry) -> None:
+def _check_folder(source: Source, name: str, digest: str) -> None:
     """Compare the digest of a skill's folder in its source with that of the npm tool's lock."""
     with source.open() as opened:
         for place in skill_places(file.name for file in opened.files):
             below = f"{place}/" if place else ""
             inside = [file for file in opened.files if file.name.startswith(below) and not file.objection]
             contents = [(file.name[len(below) :], b"".join(pieces_of(file))) for file in inside]
-            if hash_of_contents(contents) == entry.folder_hash:
+            if hash_of_contents(contents) == digest:
                 return
-    raise IntegrityFailed(
-        f"{entry.source} no longer has the {name!r} of skills-lock.json ({entry.folder_hash[:12]}…)."
-    )
+    raise IntegrityFailed(f"{source.name} no longer has the {name!r} of skills-lock.json ({digest[:12]}…).")
 
 
 def _is_untouched(name: str, root: Path) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from vademecum.errors import ConfigError, PackRefused
-from vademecum.files import write_atomic
+from vademecum.files import writable, write_atomic
 from vademecum.packs.lock import read_json
 from vademecum.registry.roots import JOURNAL, STAGING, needs_recovery
 
@@ -214,7 +214,7 @@ def _rename(source: Path, target: Path, undo: list[Callable[[], object]]) -> Non
 def _locked(control: Path, how: int) -> int:
     """Return the lock of a directory, which is made; one that another process removed is taken again."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
+    with writable(control):
         while True:
             if not control.is_dir():
                 control.mkdir(parents=True, exist_ok=True)
@@ -230,8 +230,6 @@ def _locked(control: Path, how: int) -> int:
                     os.close(descriptor)
                     raise
                 os.close(descriptor)
-    except OSError as error:
-        raise ConfigError(f"{control} cannot be changed ({error.strerror}): make it writable.") from error
 
 
 def _refuse_link(place: Path) -> None:

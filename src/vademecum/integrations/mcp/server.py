@@ -39,8 +39,8 @@ from vademecum.integrations.mcp.resources import (
     page_of,
     wrong_cursor,
 )
-from vademecum.integrations.toolkit import INSTRUCTIONS, Unattended
-from vademecum.policy.approval import Approver
+from vademecum.integrations.toolkit import INSTRUCTIONS
+from vademecum.policy.approval import Approver, Nobody
 from vademecum.registry.mcp_messages import EXTENSION
 from vademecum.session import schemas
 from vademecum.session.base import Content, Result
@@ -285,7 +285,6 @@ async def _declaring(ctx: Context, call_next: CallNext) -> HandlerResult:
 
 
 def _block(content: Content) -> types.ImageContent | types.EmbeddedResource:
-    """Return a picture or a document as the protocol has it."""
     if content.is_image:
         return types.ImageContent(data=content.base64, mime_type=content.media_type)
     uri = f"output:{quote(content.name.removeprefix('output:'))}"
@@ -297,9 +296,10 @@ def _approver(context: Context, params: types.CallToolRequestParams) -> Approver
     """Return who answers questions: the person at the client, if it can show forms."""
     able = context.session.client_capabilities
     if able is None or able.elicitation is None:
-        return Unattended("the client cannot ask its user")
+        return Nobody(message="refused", advice="the client cannot ask its user")
     if able.elicitation.form is None and able.elicitation.url is not None:
-        return Unattended("the client can open pages, but cannot show a form to its user")
+        advice = "the client can open pages, but cannot show a form to its user"
+        return Nobody(message="refused", advice=advice)
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return WhenTheCallComesAgain(params)
     return WhileTheCallWaits(context.session, context.request_id)

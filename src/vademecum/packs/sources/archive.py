@@ -221,7 +221,6 @@ def _expanded(file: IO[bytes], path: Path, head: bytes) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _open_zstd(path: Path, _mode: str) -> Iterator[IO[bytes]]:
-    """Read what the program ``zstd`` unpacks."""
     program = shutil.which("zstd")
     if program is None:
         raise PackRefused(f"{path} is compressed with zstd: install the program zstd, or unpack it first.")
