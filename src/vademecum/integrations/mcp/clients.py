@@ -50,16 +50,9 @@ class _Known:
 class Clients:
     """Builds the index when it is first needed, and again when something changed."""
 
-    def __init__(
-        self,
-        build: Callable[[], SkillIndex],
-        *,
-        context: Context,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, build: Callable[[], SkillIndex], *, context: Context) -> None:
         self._build = build
         self._context = context
-        self._clock = clock
         self._lock = threading.RLock()
         self._known: _Known | None = None
         self._looked, self._cost = 0.0, 0.0
@@ -77,12 +70,12 @@ class Clients:
         What cannot be read is raised, and what was known until then stays.
         """
         with self._lock:
-            started, before, context = self._clock(), self._known, self._context
+            started, before, context = time.monotonic(), self._known, self._context
             config, index = load_config(context), self._build()
             file = config.project_file  # its rules can allow something if the user trusts it as it is
             settings = config, file is not None and Trust(grants_file(context)).holds(file)
             policy = Policy.load(context)
-            self._looked = self._clock()
+            self._looked = time.monotonic()
             self._cost = self._looked - started
             changed = before is not None and before.index.hash != index.hash
             if before is None or changed or before.settings != settings:
@@ -96,7 +89,7 @@ class Clients:
         """Look again, unless that was done just now: for something that was not found."""
         with self._lock:
             try:
-                return self._clock() - self._looked > 10 * self._cost and self.look()
+                return time.monotonic() - self._looked > 10 * self._cost and self.look()
             except (VademecumError, OSError):
                 return False
 

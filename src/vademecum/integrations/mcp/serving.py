@@ -83,8 +83,9 @@ async def serve_http(
         raise ConfigError(f"VADE_MCP_TOKEN is too short: use {MIN_TOKEN_CHARS} characters or more.")
     listening = _listen(host, port)
     port = listening.getsockname()[1]
-    hosts = _hosts(host, port)
-    origins = [f"http://{name}" for name in hosts]
+    name = f"[{host}]" if ":" in host else host
+    hosts = _hosts(host, name, port)
+    origins = [f"http://{each}" for each in hosts]
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         host=host,
@@ -97,8 +98,7 @@ async def serve_http(
     config = uvicorn.Config(guarded, log_level="warning", timeout_graceful_shutdown=3, lifespan="on")
     async with anyio.create_task_group() as group:
         group.start_soon(server.watch)
-        shown = f"[{host}]" if ":" in host else host
-        ready(f"http://{shown}:{port}{PATH}")
+        ready(f"http://{name}:{port}{PATH}")
         await uvicorn.Server(config).serve(sockets=[listening])
         group.cancel_scope.cancel()
 
@@ -115,12 +115,11 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"{host}:{port} cannot be served ({why}): choose another --port.") from error
 
 
-def _hosts(host: str, port: int) -> list[str]:
+def _hosts(host: str, name: str, port: int) -> list[str]:
     """Return how clients call this server; none where it cannot be known."""
     if is_loopback(host):
-        own = f"[{host}]" if ":" in host else host
-        return [f"{name}:{port}" for name in dict.fromkeys(("127.0.0.1", "localhost", "[::1]", own))]
-    return [] if host in {"0.0.0.0", "::"} else [f"{host}:{port}"]  # noqa: S104 - asked about, not bound
+        return [f"{each}:{port}" for each in dict.fromkeys(("127.0.0.1", "localhost", "[::1]", name))]
+    return [] if host in {"0.0.0.0", "::"} else [f"{name}:{port}"]  # noqa: S104 - asked about, not bound
 
 
 def _guarded(app: ASGIApp, token: str, origins: list[str]) -> ASGIApp:

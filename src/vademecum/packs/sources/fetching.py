@@ -68,30 +68,29 @@ class Fetching(Struct, frozen=True):
         self, reference: Reference, name: str, *, only: Collection[str] = (), at: Origin | None = None
     ) -> Iterator[Source]:
         """Fetch a source; ``at`` is what one skill of it once resolved to, and it must be had like that."""
+        at = at or Origin()
         with tempfile.TemporaryDirectory(prefix="vade-") as directory:
-            source = self._found(reference, Path(directory, "fetched"), only, at or Origin())
+            aside, web = Path(directory, "fetched"), Web(self.progress)
+            match reference:
+                case LocalSource(path, sha256):
+                    source = local_source(path, sha256=sha256)
+                case ArchiveSource():
+                    source = _archive(reference, web, aside)
+                case GitSource():
+                    source = _git(reference, aside, at)
+                case SiteSource(url):
+                    source = _site(url, only, web, aside, at)
+                case KindSource("run", rest):
+                    fetch_from_run(self.context, rest, aside)
+                    source = Source(Origin(), partial(open_directory, aside))
+                case KindSource(_, rest):
+                    from vademecum.registry.mcp_source import fetch_from_source  # noqa: PLC0415 - 80 ms
+
+                    digest = fetch_from_source(self.context, rest, aside)
+                    source = Source(Origin(digest), partial(open_directory, aside))
+                case _:
+                    assert_never(reference)
             yield structs.replace(source, name=name)
-
-    def _found(self, reference: Reference, aside: Path, only: Collection[str], at: Origin) -> Source:
-        web = Web(self.progress)
-        match reference:
-            case LocalSource(path, sha256):
-                return local_source(path, sha256=sha256)
-            case ArchiveSource():
-                return _archive(reference, web, aside)
-            case GitSource():
-                return _git(reference, aside, at)
-            case SiteSource(url):
-                return _site(url, only, web, aside, at)
-            case KindSource("run", rest):
-                fetch_from_run(self.context, rest, aside)
-                return Source(Origin(), partial(open_directory, aside))
-            case KindSource(_, rest):
-                from vademecum.registry.mcp_source import fetch_from_source  # noqa: PLC0415 - 80 ms
-
-                digest = fetch_from_source(self.context, rest, aside)
-                return Source(Origin(digest), partial(open_directory, aside))
-        assert_never(reference)
 
 
 def _archive(source: ArchiveSource, web: Web, file: Path) -> Source:

@@ -161,9 +161,7 @@ def _end_of(file: IO[bytes], entry: ZipInfo, following: int) -> int:
     end: int = entry.header_offset + _LOCAL.size + named + extra + entry.compress_size
     if flags & _LATER and 0 < following - end <= 24:
         file.seek(end)
-        forms = [
-            struct.pack(form, *right) for form in ("<3I", "<IQQ") if max(right) <= _LONG_MAX or "Q" in form
-        ]
+        forms = [struct.pack(form, *right) for form in ("<3I", "<IQQ")]
         if file.read(following - end) in {mark + form for form in forms for mark in (b"", b"PK\x07\x08")}:
             return following
     return end
