@@ -101,8 +101,11 @@ def keep_newest(directory: Path, pattern: str, most: int) -> None:
             shutil.rmtree(place) if place.is_dir() else place.unlink()
 
 
-def write_atomic(path: Path, data: bytes | bytearray, *, mode: int = 0o644) -> None:
-    """Write a file so that a reader sees the old content or the new one, never a part."""
+def write_atomic(path: Path, data: bytes | bytearray, *, mode: int = 0o644, synced: bool = False) -> None:
+    """Write a file so that a reader sees the old content or the new one, never a part.
+
+    If ``synced``, the content is on disk before the file has its name.
+    """
     temporary = f"{path.parent}/.{path.name}.{os.urandom(6).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
@@ -113,6 +116,9 @@ def write_atomic(path: Path, data: bytes | bytearray, *, mode: int = 0o644) -> N
     try:
         with os.fdopen(descriptor, "wb") as out:
             out.write(data)
+            if synced:
+                out.flush()
+                os.fsync(descriptor)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

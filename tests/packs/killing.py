@@ -22,7 +22,7 @@ from vademecum.packs.content import digest_of, files_of
 from vademecum.packs.install import Options, install, uninstall
 from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import lock_path
-from vademecum.packs.sources.fetching import local_source
+from vademecum.packs.sources.fetching import Fetching, local_source
 from vademecum.packs.syncing import Sources, sync, update
 from vademecum.packs.transaction import tidied
 from vademecum.registry.roots import needs_recovery
@@ -58,7 +58,7 @@ class Scene:
             return lambda: uninstall(NAMES, self.shelf, purge=how == "sync")
         version = self.versions[wanted - 1]
         context = Context(cwd=self.source.parent, home=self.source.parent, env={})
-        sources = Sources(self.shelf, context)
+        sources = Sources(self.shelf, Fetching(context))
         self.source.unlink(missing_ok=True)
         self.source.symlink_to(version)
         match how:

@@ -453,7 +453,7 @@ def test_a_refusal_from_the_directory_is_cheap(tmp_path: Path) -> None:
     many_deep(tmp_path / "pack")
     words = "import sys\nfrom pathlib import Path\nfrom vademecum.packs.sources.archive import open_archive\n"
     words += "import resource\nbefore = resource.getrusage(0).ru_maxrss\n"
-    words += "try:\n    open_archive(Path(sys.argv[1]))\nexcept Exception as error:\n    print(error)\n"
+    words += "try:\n    open_archive(Path(sys.argv[1])).__enter__()\nexcept Exception as error:\n    print(error)\n"
     words += "print(resource.getrusage(0).ru_maxrss - before)"
     done = subprocess.run(
         [sys.executable, "-c", words, str(tmp_path / "pack")], capture_output=True, text=True, check=True

@@ -305,7 +305,7 @@ def test_a_signature_that_may_not_be_read_is_none(place: Place, tmp_path: Path) 
         web.answers["/.well-known/agent-skills/index.json"] = Answer(status=403)
         with (
             pytest.raises(PackRefused, match="may not be read"),
-            Fetching().fetched(SiteSource(f"{web.url}/"), "x"),
+            Fetching(place.context).fetched(SiteSource(f"{web.url}/"), "x"),
         ):
             pass
 

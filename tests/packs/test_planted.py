@@ -250,7 +250,7 @@ def test_what_the_npm_tool_can_restore(name: str, source: str, why: str) -> None
 def test_what_the_npm_tool_stores_is_understood(tmp_path: Path) -> None:
     entry = {"source": "example.org", "sourceType": "well-known", "computedHash": ""}
     (tmp_path / "skills-lock.json").write_text(json.dumps({"version": 1, "skills": {"a": entry}}))
-    assert read_npm_lock(tmp_path / ".agent/skills")["a"].source == "https://example.org/"
+    assert read_npm_lock(tmp_path / ".agent/skills")["a"][0] == "https://example.org/"
     locked = Locked("git+https://github.com/o/r.git", COMMIT, "", ())
     (tmp_path / "a").mkdir()
     text = npm_lock_text(tmp_path / "none", {"a": (locked, tmp_path / "a")})

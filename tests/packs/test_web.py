@@ -10,6 +10,7 @@ import pytest
 
 from tests.packs.support import Answer, Web, make, serving
 from tests.support import Place
+from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.packs.packing import publish
 from vademecum.packs.sources.fetching import Fetching
@@ -170,7 +171,7 @@ def test_what_never_ends_is_ended(web: Web, tmp_path: Path) -> None:
     index = SiteSource(f"{web.url}/")
     with (
         pytest.raises(PackRefused, match="larger than 5,242,880 bytes"),
-        Fetching().fetched(index, "x") as it,
+        Fetching(Context(cwd=tmp_path, home=tmp_path, env={})).fetched(index, "x") as it,
     ):
         it.open()
     web.answers["/big"] = Answer(endless=True)

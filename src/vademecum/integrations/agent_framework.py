@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from vademecum.integrations.toolkit import Toolkit, in_thread, missing, told
+from vademecum.integrations.toolkit import Toolkit, extra, in_thread, told
 from vademecum.policy.approval import Consent
 from vademecum.skill.names import is_plain
 from vademecum.skill.skill import Skill
 
-try:
+with extra("agent-framework"):
     from agent_framework import (
         Content,
         InlineSkillResource,
@@ -20,8 +19,6 @@ try:
         SkillsProvider,
     )
     from agent_framework import Skill as FrameworkSkill
-except ImportError as error:
-    raise missing("agent-framework", error) from error
 
 
 def skills_provider(kit: Toolkit | None = None) -> SkillsProvider:
@@ -68,11 +65,10 @@ class _KitScript(SkillScript):
         words = args if isinstance(args, list) else _options(args or {})
         call = {"skill": skill.frontmatter.name, "relative_path": self.name, "args": list(map(str, words))}
         approver = None if self._kit.has_approver else Consent()
-        result = await in_thread(partial(self._kit.call, "run_script", call, approver=approver))
+        result = await in_thread(self._kit.call, "run_script", call, approver=approver)
         seen = [Content.from_data(each.data, each.media_type) for each in result.content]
         return [told(result), *seen] if seen else told(result)
 
 
 def _options(named: dict[str, Any]) -> list[str]:
-    """Return named arguments as options of a command line."""
     return [word for name, value in named.items() for word in (f"--{name}", str(value))]

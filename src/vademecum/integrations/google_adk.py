@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, shown, yes_or_no
+from vademecum.integrations.toolkit import Toolkit, call_or_ask, extra, in_thread, shown, yes_or_no
 from vademecum.policy.approval import Question
 
-try:
+with extra("google-adk"):
     from google.adk.tools.base_tool import BaseTool
     from google.adk.tools.base_toolset import BaseToolset
     from google.genai import types
-except ImportError as error:
-    raise missing("google-adk", error) from error
 
 # Pictures and documents that the model of an invocation has not seen yet.
 _Seen = dict[str, list[tuple[str, types.Part]]]
@@ -67,7 +64,7 @@ class _SkillTool(BaseTool):
         call_id = tool_context.function_call_id or ""
         given = tool_context.tool_confirmation
         answer = None if given is None else yes_or_no(given.confirmed)
-        result = await in_thread(partial(call_or_ask, self._kit, self.name, args, call_id, answer))
+        result = await in_thread(call_or_ask, self._kit, self.name, args, call_id, answer)
         if isinstance(result, Question):
             tool_context.request_confirmation(
                 hint=f"{result.wanted}\n\n{result.about}", payload=shown(result)

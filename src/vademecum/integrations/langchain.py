@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
-from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, shown, yes_or_no
+from vademecum.integrations.toolkit import Toolkit, call_or_ask, extra, in_thread, shown, yes_or_no
 from vademecum.policy.approval import Question
 from vademecum.session.base import Result
 
-try:
+with extra("langchain"):
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
     from langchain_core.messages import SystemMessage
     from langchain_core.tools import BaseTool, StructuredTool, ToolException
     from langgraph.config import get_config
     from langgraph.types import interrupt
-except ImportError as error:
-    raise missing("langchain", error) from error
 
 # Where a graph keeps its checkpointer.
 _CHECKPOINTER = "__pregel_checkpointer"
@@ -39,7 +36,7 @@ def _tool(kit: Toolkit, schema: dict[str, Any]) -> BaseTool:
         return _called(kit, schema["name"], arguments)
 
     async def call_async(**arguments: Any) -> Any:
-        return await in_thread(partial(_called, kit, schema["name"], arguments))
+        return await in_thread(_called, kit, schema["name"], arguments)
 
     return StructuredTool.from_function(
         call,

@@ -92,15 +92,13 @@ class SkillsManager:
 
     def _session(self) -> Session:
         """Return the skills as they are now; what a rule denies stays denied, and no question is asked."""
-        return Session(self._index(), place=self._place, origin="user", approver=Consent(), recording=False)
-
-    def _index(self) -> SkillIndex:
-        if isinstance(self._given, SkillIndex):
-            return self._given
-        if self._given is None:
-            return index_here(self._place.context)
-        options = IndexOptions(cache=self._place.context.cache_directory())
-        return build_index([Root(self._given, explicit=False)], options)
+        index = self._given
+        if index is None:
+            index = index_here(self._place.context)
+        elif not isinstance(index, SkillIndex):
+            options = IndexOptions(cache=self._place.context.cache_directory())
+            index = build_index([Root(index, explicit=False)], options)
+        return Session(index, place=self._place, origin="user", approver=Consent(), recording=False)
 
     def _not_found(self, name: str, reason: object) -> str:
         said = "未找到技能" if self._place.context.speaks_chinese else "Skill not found"

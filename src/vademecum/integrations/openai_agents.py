@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, told
+from vademecum.integrations.toolkit import Toolkit, call_or_ask, extra, in_thread, told
 from vademecum.policy.approval import Answer, Question
 from vademecum.session.base import Result
 
-try:
+with extra("openai-agents"):
     from agents import FunctionTool, Tool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
-except ImportError as error:
-    raise missing("openai-agents", error) from error
 
 
 def skill_tools(kit: Toolkit | None = None) -> list[Tool]:
@@ -31,7 +28,7 @@ def _tool(kit: Toolkit, schema: dict[str, Any]) -> FunctionTool:
     done: dict[str, Result] = {}
 
     async def needs_approval(_context: Any, arguments: dict[str, Any], call_id: str) -> bool:
-        result = await in_thread(partial(call_or_ask, kit, name, arguments, call_id))
+        result = await in_thread(call_or_ask, kit, name, arguments, call_id)
         if isinstance(result, Question):
             return True
         done[call_id] = result
@@ -41,7 +38,7 @@ def _tool(kit: Toolkit, schema: dict[str, Any]) -> FunctionTool:
         result: Result | Question | None = done.pop(context.tool_call_id, None)
         if result is None:
             call = name, arguments or "{}", context.tool_call_id
-            result = await in_thread(partial(call_or_ask, kit, *call, Answer("once")))
+            result = await in_thread(call_or_ask, kit, *call, Answer("once"))
         if isinstance(result, Question):
             return f"Error: {result.wanted} needs another approval."
         return _given(result)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from vademecum.integrations.toolkit import Toolkit, call_or_ask, in_thread, missing, shown
+from vademecum.integrations.toolkit import Toolkit, call_or_ask, extra, in_thread, shown
 from vademecum.policy.approval import Answer, Question
 
-try:
+with extra("pydantic-ai"):
     from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
     from pydantic_ai.messages import BinaryContent
     from pydantic_ai.tools import DeferredToolRequests, RunContext, Tool
     from pydantic_ai.toolsets import FunctionToolset
-except ImportError as error:
-    raise missing("pydantic-ai", error) from error
 
 
 def skills_toolset(kit: Toolkit | None = None) -> FunctionToolset[Any]:
@@ -42,7 +40,7 @@ async def _call(kit: Toolkit, name: str, context: RunContext[Any], /, **argument
     call_id = context.tool_call_id or ""
     answer = Answer("once") if context.tool_call_approved else None
     if answer or _can_defer(context):
-        result = await in_thread(partial(call_or_ask, kit, name, arguments, call_id, answer))
+        result = await in_thread(call_or_ask, kit, name, arguments, call_id, answer)
     else:
         result = await kit.call_async(name, arguments)
     if isinstance(result, Question):

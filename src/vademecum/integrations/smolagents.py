@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from vademecum.integrations.toolkit import Toolkit, missing, told
+from vademecum.integrations.toolkit import Toolkit, extra, told
 
-try:
+with extra("smolagents"):
     from smolagents import Tool
-except ImportError as error:
-    raise missing("smolagents", error) from error
 
 
 def skill_tools(kit: Toolkit | None = None) -> list[Tool]:
@@ -35,17 +33,13 @@ class _SkillTool(Tool):
         self.name = schema["name"]
         self.description = schema["description"]
         accepted = schema["input_schema"]
-        self.inputs = {
-            name: _input(about, required=name in accepted.get("required", ()))
-            for name, about in accepted["properties"].items()
-        }
+        self.inputs = {}
+        for name, about in accepted["properties"].items():
+            self.inputs[name] = {"type": about["type"], "description": about.get("description", "")}
+            if name not in accepted.get("required", ()):
+                self.inputs[name]["nullable"] = True
 
     def forward(self, **arguments: Any) -> str:
         """Call it; what was left out comes as nothing."""
         given = {name: value for name, value in arguments.items() if value is not None}
         return told(self._kit.call(self.name, given))
-
-
-def _input(about: dict[str, Any], *, required: bool) -> dict[str, Any]:
-    found = {"type": about["type"], "description": about.get("description", "")}
-    return found if required else {**found, "nullable": True}

@@ -7,7 +7,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,7 +29,6 @@ _CACHES = frozenset({"__pycache__", ".DS_Store"})
 _JUNK = _CACHES | {"node_modules"}
 # Git runs commands that a repository's configuration names, and `.git` can be a file that leads to one.
 _GIT = frozenset({".git", "git~1"})
-_JUNK_AT_TOP = "evals"
 # O_NOFOLLOW: a link is refused; O_NONBLOCK: a FIFO is not waited for.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -56,7 +55,7 @@ def is_junk(path: str) -> bool:
     return (
         not _JUNK.isdisjoint(steps)
         or any(step.casefold() in _GIT for step in steps)
-        or (steps[0] == _JUNK_AT_TOP and len(steps) > 1)
+        or (steps[0] == "evals" and len(steps) > 1)
         or path.endswith(".pyc")
     )
 
@@ -76,26 +75,24 @@ def files_of(directory: Path, *, every: bool = False) -> tuple[SkillFile, ...]:
     A link, a device or a name that is not text is refused: none of them arrives the same elsewhere.
     """
     base = str(directory)
-    found = [_described(base, relative) for relative in _walk(base, "", every=every)]
+    paths = (path for path, _ in walk(base, passed_over=lambda path: not every and is_junk(path)))
+    found = [_described(base, path) for path in paths]
     if len(found) > MAX_FILES or sum(file.size for file in found) > MAX_SKILL_BYTES:
         most = f"{MAX_FILES:,} files and {MAX_SKILL_BYTES:,} bytes"
         raise PackRefused(f"{directory} is too large for a skill: at most {most}.")
     return tuple(sorted(found))
 
 
-def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> tuple[str, ...]:
-    """Return what was added, removed and changed, file by file.
+def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> dict[str, tuple[str, ...]]:
+    """Return the paths that were added, changed and removed.
 
     >>> differences_of([SkillFile("a", "1", 1)], [SkillFile("a", "2", 1), SkillFile("b", "3", 1)])
-    ('added b', 'changed a')
+    {'added': ('b',), 'changed': ('a',), 'removed': ()}
     """
     old, new = ({file.path: file for file in files} for files in (then, now))
-    both = {
-        "added": new.keys() - old.keys(),
-        "removed": old.keys() - new.keys(),
-        "changed": {path for path in old.keys() & new.keys() if old[path] != new[path]},
-    }
-    return tuple(f"{kind} {path}" for kind, paths in sorted(both.items()) for path in sorted(paths))
+    changed = (path for path in old.keys() & new.keys() if old[path] != new[path])
+    found = {"added": new.keys() - old.keys(), "changed": changed, "removed": old.keys() - new.keys()}
+    return {kind: tuple(sorted(paths)) for kind, paths in found.items()}
 
 
 def diff_of(old: Path, new: Path) -> list[str]:
@@ -104,9 +101,6 @@ def diff_of(old: Path, new: Path) -> list[str]:
     lines: list[str] = []
     for path in sorted({*before, *after}):
         was, now = before.get(path), after.get(path)
-        if was and now and was != now and path in SIGNATURES:
-            lines.append(f"{path} differs: it was signed again")
-            continue
         if (was and was.sha256) != (now and now.sha256):
             lines += _file_diff(path, old if was else None, new if now else None)
         if was and now and was.executable != now.executable:
@@ -145,16 +139,22 @@ def digest_of(files: Iterable[SkillFile]) -> str:
     return f"sha256:{whole.hexdigest()}"
 
 
-def _walk(base: str, place: str, *, every: bool) -> Iterator[str]:
+def walk(
+    base: str, place: str = "", *, passed_over: Callable[[str], bool]
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield every entry below a directory that is not one itself, with its path; links are not followed.
+
+    ``passed_over`` sees the path of a directory with a slash at its end.
+    """
     with os.scandir(f"{base}/{place}") as listing:
         entries = list(listing)
     for entry in entries:
-        relative = f"{place}{entry.name}"
+        path = f"{place}{entry.name}"
         if entry.is_dir(follow_symlinks=False):
-            if every or not is_junk(f"{relative}/"):
-                yield from _walk(base, f"{relative}/", every=every)
-        elif every or not is_junk(relative):
-            yield relative
+            if not passed_over(f"{path}/"):
+                yield from walk(base, f"{path}/", passed_over=passed_over)
+        elif not passed_over(path):
+            yield path, entry
 
 
 def _described(base: str, relative: str) -> SkillFile:

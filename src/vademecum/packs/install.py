@@ -22,7 +22,7 @@ from vademecum.packs.packing import Staged, unpack
 from vademecum.packs.signatures import READERS, Signer, Trusted, signed_words, signer_of
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
-from vademecum.packs.transaction import MOMENT, MOMENT_CHARS, TRASH
+from vademecum.packs.transaction import MOMENT, TRASH
 from vademecum.policy.base import Bounds, risk_of
 
 Action = Literal["new", "replace", "same"]
@@ -81,11 +81,11 @@ def install(
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="vade-") as aside:
             inspection = Inspection(where, options, read_lock(lock_path(where.root)), Path(aside, "aside"))
-            found, left_out = _inspected(listed, inspection, progress)
+            found, left_out = inspection.inspect(listed, progress)
     else:
         with where.changing() as change:
             inspection = Inspection(where, options, change.lock, change.staging)
-            found, left_out = _inspected(listed, inspection, progress)
+            found, left_out = inspection.inspect(listed, progress)
             for name, skill in found.items():
                 if skill.change.action == "same":
                     change.remember(name, skill.locked)
@@ -93,24 +93,6 @@ def install(
                     change.put(name, skill.locked, skill.place, keep_old=options.force)
             change.commit()
     return Installed([skill.change for skill in found.values()], left_out)
-
-
-def _inspected(
-    sources: list[Source], inspection: Inspection, progress: Progress
-) -> tuple[dict[str, IncomingSkill], list[str]]:
-    """Inspect all skills of all sources, each source in a directory of its own."""
-    found: dict[str, IncomingSkill] = {}
-    left_out: list[str] = []
-    for number, source in enumerate(sources):
-        inside = structs.replace(inspection, staging=inspection.staging / f".{number}")
-        skills, remarks = inside.inspect(source, progress)
-        left_out += remarks
-        for skill in skills:
-            name = skill.change.name
-            if name in found:
-                raise PackRefused(f"Two of these sources have a skill {name!r}: nothing was installed.")
-            found[name] = skill
-    return found, left_out
 
 
 class Inspection(Struct, frozen=True):
@@ -121,22 +103,34 @@ class Inspection(Struct, frozen=True):
     lock: LockFile
     staging: Path
 
-    def inspect(self, source: Source, progress: Progress = silently) -> tuple[list[IncomingSkill], list[str]]:
-        """Unpack a source and check all of it; return what was asked for, and what was left out."""
+    def inspect(
+        self, sources: Iterable[Source], progress: Progress = silently
+    ) -> tuple[dict[str, IncomingSkill], list[str]]:
+        """Unpack sources and check all of them; return what was asked for, and what was left out."""
         only = self.options.only
-        skills, left_out = unpack(source, self.staging, only=only, progress=progress)
-        known = sorted(skill.name for skill in skills)
-        missing = sorted(set(only) - set(known))
-        if missing:
-            raise PackRefused(
-                f"{source.name} has no skill {missing[0]!r}: it has {', '.join(known)}.", code="missing"
-            )
-        signers = signers_of(skills, source.signature, self.staging, self.where.trusted, only=only)
-        wanted = [skill for skill in skills if skill.name in signers]
-        incoming = [self._incoming(skill, signers[skill.name], source) for skill in wanted]
-        return incoming, [f"{directory} (it contains no skill)" for directory in left_out]
+        found: dict[str, IncomingSkill] = {}
+        left_out: list[str] = []
+        for number, source in enumerate(sources):
+            staging = self.staging / f".{number}"
+            skills, without = unpack(source, staging, only=only, progress=progress)
+            known = sorted(skill.name for skill in skills)
+            missing = sorted(set(only) - set(known))
+            if missing:
+                raise PackRefused(
+                    f"{source.name} has no skill {missing[0]!r}: it has {', '.join(known)}.", code="missing"
+                )
+            left_out += [f"{directory} (it contains no skill)" for directory in without]
+            signers = signers_of(skills, source.signature, staging, self.where.trusted, only=only)
+            for skill in skills:
+                if skill.name in found:
+                    raise PackRefused(
+                        f"Two of these sources have a skill {skill.name!r}: nothing was installed."
+                    )
+                if skill.name in signers:
+                    found[skill.name] = self._incoming(skill, signers[skill.name], source, staging)
+        return found, left_out
 
-    def _incoming(self, skill: Staged, signer: Signer | None, source: Source) -> IncomingSkill:
+    def _incoming(self, skill: Staged, signer: Signer | None, source: Source, staging: Path) -> IncomingSkill:
         before = self.lock.skills.get(skill.name)
         pinned = before.signer if before else None
         _check_signer(skill.name, signer, pinned=pinned, required=self.options.require_signature)
@@ -153,30 +147,26 @@ class Inspection(Struct, frozen=True):
             signer=signer.words if signer else None,
         )
         if (self.where.root / skill.name).exists():
-            change = self._compared(change, skill)
+            change = self._compared(change, skill, staging)
         origin = source.each.get(skill.name, source.origin)
         version, who = skill.document.meta.version, signer.identity if signer else ""
         resolved = origin.resolved or digest
         locked = Locked(source.name, resolved, digest, skill.files, version, who or None, origin.url or None)
-        return IncomingSkill(change, locked, self.staging / skill.name)
+        return IncomingSkill(change, locked, staging / skill.name)
 
-    def _compared(self, change: SkillChange, skill: Staged) -> SkillChange:
+    def _compared(self, change: SkillChange, skill: Staged, staging: Path) -> SkillChange:
         """Compare a skill with what is in its place; refuse to replace what a person wrote or changed."""
         place = self.where.root / change.name
         try:
             differences = differences_of(files_of(place), skill.files)
-            diff = diff_of(place, self.staging / change.name) if differences else []
+            if not any(differences.values()):
+                return structs.replace(change, action="same", added=())
+            diff = diff_of(place, staging / change.name)
         except PackRefused:  # what is there cannot be read as a skill
             differences, diff = differences_of((), skill.files), []
-        if not differences:
-            return structs.replace(change, action="same", added=())
         if not self.options.force:
             refuse_edits(change.name, self.where.root, self.lock)
-        by_kind = {
-            kind: tuple(text.partition(" ")[2] for text in differences if text.startswith(f"{kind} "))
-            for kind in ("added", "removed", "changed")
-        }
-        return structs.replace(change, action="replace", diff=tuple(diff), **by_kind)
+        return structs.replace(change, action="replace", diff=tuple(diff), **differences)
 
     def _remarks(self, skill: Staged) -> Iterable[str]:
         """Yield what a person should know: what is wrong, and what could be mistaken."""
@@ -326,5 +316,5 @@ def kept_names(root: Path) -> list[str]:
 def _kept_in(trash: Path) -> list[Path]:
     """Return what is in the trash of one skill, the oldest first."""
     there = trash.iterdir() if trash.is_dir() else ()
-    kept = (place for place in there if MOMENT.match(place.name[:MOMENT_CHARS]))
+    kept = (place for place in there if MOMENT.match(place.name))
     return sorted(place for place in kept if place.is_dir() and not place.is_symlink())

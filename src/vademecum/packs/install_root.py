@@ -37,16 +37,12 @@ if TYPE_CHECKING:
 Status = Literal["ok", "missing", "changed", "not-locked"]
 
 _FILES = frozenset({f"../{LOCK_FILE}", f"../../{NPM_LOCK}", INSTALLED_FILE})
-_NOTE = re.compile(rf"{re.escape(TRASH)}/[^/.][^\0]*/[\dT.]+\.lock\.json\Z")
-
-
-def _may_write(relative: str) -> bool:
-    return relative in _FILES or (_NOTE.match(relative) is not None and ".." not in relative.split("/"))
+_NOTE = re.compile(rf"{re.escape(TRASH)}/([^/.\0][^/\0]*/)+[\dT.]+\.lock\.json\Z")
 
 
 def install_ground(root: Path) -> Ground:
     """Return what a change of a root may touch."""
-    return Ground(root, root, is_skill_path, _may_write)
+    return Ground(root, root, is_skill_path, lambda file: file in _FILES or _NOTE.match(file) is not None)
 
 
 class InstallRoot(Struct, frozen=True):
@@ -109,8 +105,7 @@ class RootChange:
         os.rename(staged, target)
         edited = verdict_of(name, self._root, self.lock).is_edited
         keep = keep_old or edited or os.path.islink(self._root / name)
-        self._transaction.move(name, staged=True, keep=keep)
-        self._note(name, keep=keep)
+        self._move(name, staged=True, keep=keep)
         self.remember(name, locked, place=target)
 
     def remember(self, name: str, locked: Locked, *, place: Path | None = None) -> None:
@@ -125,15 +120,15 @@ class RootChange:
 
     def take_away(self, name: str, *, keep: bool) -> None:
         """Take a skill out of its place and out of the lock."""
-        self._transaction.move(name, staged=False, keep=keep)
-        self._note(name, keep=keep)
+        self._move(name, staged=False, keep=keep)
         self.forget(name)
 
-    def _note(self, name: str, *, keep: bool) -> None:
-        """Keep what the lock said of a skill beside it, for the day it is restored."""
+    def _move(self, name: str, *, staged: bool, keep: bool) -> None:
+        """Move a skill; keep what the lock said of it beside what is kept, for the day it is restored."""
+        self._transaction.move(name, staged=staged, keep=keep)
         if keep and name in self.lock.skills:
             kept = note_of(self._transaction.kept(name)).relative_to(self._root)
-            self._notes[str(kept)] = json_text(self.lock.only(name))
+            self._notes[str(kept)] = json_text(LockFile({name: self.lock.skills[name]}))
 
     def commit(self, *, npm: bool = False) -> None:
         """Let all of it happen; an existing lock of the npm tool is updated, and made if ``npm``."""
@@ -179,7 +174,7 @@ def verify(where: InstallRoot, names: Iterable[str] = ()) -> tuple[list[Verdict]
     for name in {*wanted}.difference(known):
         where.place(name)
     if npm:
-        hashes = {name: entry.folder_hash for name, entry in npm.items()}
+        hashes = {name: digest for name, (_, digest) in npm.items()}
         return [_npm_verdict(name, where.root, hashes.get(name)) for name in wanted], ""
     was_used = there or (where.root / INSTALLED_FILE).is_file()
     verdicts = [verdict_of(name, where.root, lock) for name in wanted]
@@ -207,7 +202,8 @@ def verdict_of(name: str, root: Path, lock: LockFile) -> Verdict:
         return Verdict(name, "changed" if locked else "not-locked", "", (str(error),))
     if locked is None:
         return Verdict(name, "not-locked", digest_of(found))
-    differences = differences_of(locked.files, found)
+    by_kind = differences_of(locked.files, found)
+    differences = tuple(f"{kind} {path}" for kind, paths in by_kind.items() for path in paths)
     return Verdict(name, "changed" if differences else "ok", digest_of(found), differences)
 
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -20,13 +20,12 @@ from msgspec import Struct
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.errors import IntegrityFailed, PackRefused, PathRefused
 from vademecum.packs.lock import is_skill_path, json_text, read_json
-from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
+from vademecum.packs.sources.entry_names import MAX_NAME_BYTES, steps_to
 from vademecum.packs.transaction import LOCK, Ground, Transaction, changing
 from vademecum.paths import MAX_PATH_CHARS, contained, leads_out
 from vademecum.registry.roots import STAGING, directory_of
 from vademecum.skill.skill import Skill
 
-MAX_NAMED = 5
 _OURS, _LINKS_FILE = ".agent", ".agent/links.json"
 
 Action = Literal["linked", "refreshed", "there", "removed", "gone", "other"]
@@ -54,7 +53,7 @@ class Links(Struct, frozen=True):
 
     def to_text(self) -> str | None:
         """Return the file's content, or None if there is nothing to record."""
-        if not self.links and not {*self.directories} - {_OURS}:
+        if not self.links and not self.directories:
             return None
         ordered = tuple(sorted(self.links, key=lambda link: link.place))
         return json_text(Links(ordered, tuple(sorted({*self.directories}))))
@@ -71,15 +70,10 @@ class LinkResult(Struct, frozen=True):
 
 
 class Base(Struct, frozen=True):
-    """A project or the home directory: where the agents' directories are, and the record of links."""
+    """A project or the home directory, by its real path: where agents look, and the record of links."""
 
     path: Path
     at_home: bool = False
-
-    @property
-    def real(self) -> Path:
-        """Return the directory itself, with no link on the way to it."""
-        return Path(os.path.realpath(self.path))
 
     @property
     def file(self) -> Path:
@@ -89,10 +83,10 @@ class Base(Struct, frozen=True):
     @property
     def ground(self) -> Ground:
         """Return what a change of links may touch."""
-        known = {_OURS, *(step for agent in COMPATIBLE for step in _steps_to(self.directory(agent)))}
+        known = {_OURS, *(step for agent in COMPATIBLE for step in steps_to(self.directory(agent)))}
         return Ground(
-            self.real / _OURS,
-            self.real,
+            self.path / _OURS,
+            self.path,
             lambda place: self._can_be_link(place) and self.is_inside(place),
             lambda relative: relative == _LINKS_FILE or relative in known,
         )
@@ -104,7 +98,7 @@ class Base(Struct, frozen=True):
 
     def is_inside(self, relative: str) -> bool:
         """Return whether the directory of a place is in the base once links are followed."""
-        return not leads_out(self.real, os.path.dirname(self.real / relative))
+        return not leads_out(self.path, os.path.dirname(self.path / relative))
 
     def directory(self, agent: Compatible) -> str:
         """Return the directory of an agent's skills, below the base."""
@@ -113,7 +107,7 @@ class Base(Struct, frozen=True):
     def inside(self, relative: str) -> Path:
         """Return the real path of something below the base; refuse it if a link leads out."""
         try:
-            return Path(os.path.realpath(contained(self.real, relative)))
+            return Path(os.path.realpath(contained(self.path, relative)))
         except PathRefused as error:
             raise PackRefused(
                 f"{self.path / relative} leads out of {self.path} through a link: remove that link first."
@@ -138,7 +132,7 @@ class Base(Struct, frozen=True):
 
     def has(self, link: Link) -> bool:
         """Return whether a link is in its place, as it was made."""
-        place = self.real / link.place
+        place = self.path / link.place
         is_link = self.is_inside(link.place) and place.is_symlink()
         return is_link and os.readlink(place) == self.target_of(link)
 
@@ -146,7 +140,7 @@ class Base(Struct, frozen=True):
         """Return what a link says: a relative path inside the base, so that the base can move."""
         if os.path.isabs(link.source):
             return link.source
-        return os.path.relpath(self.real / link.source, self.inside(self.directory(link.agent)))
+        return os.path.relpath(self.path / link.source, self.inside(self.directory(link.agent)))
 
     def result(self, link: Link, action: Action) -> LinkResult:
         """Return the result for the place of a link."""
@@ -154,105 +148,83 @@ class Base(Struct, frozen=True):
         return LinkResult(link.name, link.agent, self.path / link.place, source, action)
 
 
-def _steps_to(directory: str) -> list[str]:
-    """Return a relative directory and those around it, the outermost first.
-
-    >>> _steps_to(".claude/skills")
-    ['.claude', '.claude/skills']
-    """
-    return [*[str(parent) for parent in PurePosixPath(directory).parents][-2::-1], directory]
-
-
 @contextlib.contextmanager
-def _changing(base: Base) -> Iterator[tuple[Transaction, Links, bool]]:
+def _changing(base: Base) -> Iterator[tuple[Transaction, Links]]:
     """Hold the lock and yield the record; remove what is ours if nothing is recorded afterwards."""
     base.inside(_LINKS_FILE)
     with changing(base.ground) as transaction:
-        made = transaction.made_control
         try:
-            links = base.read()
-            made = made or _OURS in links.directories
-            yield transaction, links, made
+            yield transaction, base.read()
         finally:
             if not os.path.lexists(base.file):
                 # The lock is still held: a process that waits for it notices, and makes a new one.
                 with contextlib.suppress(OSError):
-                    shutil.rmtree(base.real / _OURS / STAGING, ignore_errors=True)
-                    os.unlink(base.real / _OURS / LOCK)
-                    if made:
-                        os.rmdir(base.real / _OURS)
+                    shutil.rmtree(base.path / _OURS / STAGING, ignore_errors=True)
+                    os.unlink(base.path / _OURS / LOCK)
+                    os.rmdir(base.path / _OURS)  # only if it is empty
 
 
 def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -> list[LinkResult]:
     """Put all these skills where all these agents look, or none of them anywhere."""
     chosen = {skill.name: skill for skill in skills}
-    with _changing(base) as (transaction, links, made):
+    with _changing(base) as (transaction, links):
         wanted = [_link(s, agent, base) for agent in dict.fromkeys(agents) for s in chosen.values()]
         actions = _changes(wanted, links, base)
-        for one in wanted:
-            if one.place in actions:
-                staged = transaction.staging / one.place
-                if not staged.parent.is_dir():
-                    staged.parent.mkdir(parents=True)
-                os.symlink(base.target_of(one), staged, target_is_directory=True)
-                transaction.move(one.place, staged=True, keep=False)
-        if actions:
+        made = [one for one in wanted if one.place in actions]
+        for one in made:
+            staged = transaction.staging / one.place
+            if not staged.parent.is_dir():
+                staged.parent.mkdir(parents=True)
+            os.symlink(base.target_of(one), staged, target_is_directory=True)
+            transaction.move(one.place, staged=True, keep=False)
+        if made:
             kept = [one for one in links.links if one.place not in actions]
-            steps = {step for place in actions for step in _steps_to(os.path.dirname(place))}
-            missing = [step for step in steps if not os.path.lexists(base.real / step)]
-            directories = (*links.directories, *missing, *([_OURS] if made else []))
-            record = Links((*kept, *(one for one in wanted if one.place in actions)), directories)
+            steps = {step for one in made for step in steps_to(os.path.dirname(one.place))}
+            missing = [step for step in steps if not os.path.lexists(base.path / step)]
+            record = Links((*kept, *made), (*links.directories, *missing))
             transaction.commit({_LINKS_FILE: record.to_text()})
     return [base.result(one, actions.get(one.place, "there")) for one in wanted]
 
 
 def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatible] = ()) -> list[LinkResult]:
     """Take away what was linked under these names, or everything; what is not ours any more stays."""
-    if not os.path.lexists(base.file) and not os.path.lexists(base.path / _OURS / LOCK):
-        _refuse_unknown(names or (), base)
-        return []
-    with _changing(base) as (transaction, links, _):
+    with _changing(base) as (transaction, links):
         chosen = {
             one.place: one
             for one in links.links
             if (names is None or one.name in names) and (not agents or one.agent in agents)
         }
-        _refuse_unknown(sorted({*(names or ())} - {one.name for one in chosen.values()}), base)
+        unknown = sorted({*(names or ())} - {one.name for one in chosen.values()})
+        if unknown:
+            text = f"No link of {unknown[0]!r} is recorded in {base.file}"
+            raise PackRefused(f"{text}: only what vade link made is taken away.", code="missing")
         actions: dict[str, Action] = {}
         for place, one in chosen.items():
-            actions[place] = "other" if os.path.lexists(base.real / place) else "gone"
+            actions[place] = "other" if os.path.lexists(base.path / place) else "gone"
             if base.has(one):
                 actions[place] = "removed"
                 transaction.move(place, staged=False, keep=False)
         left = tuple(one for one in links.links if one.place not in chosen)
-        needed = {step for one in left for step in _steps_to(base.directory(one.agent))}
-        gone = sorted({*links.directories} - needed - {_OURS}, key=len, reverse=True)
-        record = Links(left, tuple({*links.directories} - {*gone}))
+        needed = {step for one in left for step in steps_to(base.directory(one.agent))}
+        gone = sorted({*links.directories} - needed, key=len, reverse=True)
         if links != Links():
+            record = Links(left, tuple({*links.directories} & needed))
             emptied = [directory for directory in gone if base.is_inside(f"{directory}/x")]
             transaction.commit({_LINKS_FILE: record.to_text()}, emptied=emptied)
     return [base.result(one, actions[place]) for place, one in chosen.items()]
-
-
-def _refuse_unknown(names: Sequence[str], base: Base) -> None:
-    if names:
-        raise PackRefused(
-            f"No link of {names[0]!r} is recorded in {base.file}: only what vade link made is taken away.",
-            code="missing",
-        )
 
 
 def _link(skill: Skill, agent: Compatible, base: Base) -> Link:
     """Return the link that is wanted; its directory must be inside the base, and outside of the skill."""
     source = Path(os.path.realpath(skill.location))
     directory = base.inside(base.directory(agent))
-    for step in (base.path / step for step in _steps_to(base.directory(agent))):
+    for step in (base.path / step for step in steps_to(base.directory(agent))):
         if os.path.lexists(step) and not step.is_dir():
             raise PackRefused(f"{step} is not a directory: move it away first.")
     if directory.is_relative_to(source):
         raise PackRefused(f"{directory} lies inside the skill {skill.name!r} itself: nothing was linked.")
-    inside = source.is_relative_to(base.real)
-    relative = source.relative_to(base.real).as_posix() if inside else str(source)
+    inside = source.is_relative_to(base.path)
+    relative = source.relative_to(base.path).as_posix() if inside else str(source)
     return Link(skill.name, agent, f"{base.directory(agent)}/{skill.name}", relative)
 
 
@@ -260,7 +232,6 @@ def _changes(wanted: Sequence[Link], links: Links, base: Base) -> dict[str, Acti
     """Return what has to be done at which places; refuse if something is in the way."""
     ours = {one.place: one for one in links.links if base.has(one)}
     actions: dict[str, Action] = {}
-    foreign = []
     done: set[Path] = set()  # the directories of two agents can be one
     for one in wanted:
         place = base.inside(os.path.dirname(one.place)) / one.name
@@ -272,13 +243,8 @@ def _changes(wanted: Sequence[Link], links: Links, base: Base) -> dict[str, Acti
                 actions[one.place] = "refreshed"
         elif not os.path.lexists(place):
             actions[one.place] = "linked"
-        elif os.path.realpath(place) != os.path.realpath(base.real / one.source):
-            foreign.append(base.path / one.place)
-    if foreign:
-        shown = ", ".join(map(str, foreign[:MAX_NAMED]))
-        more = f" and {len(foreign) - MAX_NAMED:,} more" if len(foreign) > MAX_NAMED else ""
-        raise PackRefused(
-            f"{shown}{more} {'was' if len(foreign) == 1 else 'were'} not made by vade link: move it away "
-            "first; nothing was changed."
-        )
+        elif os.path.realpath(place) != os.path.realpath(base.path / one.source):
+            raise PackRefused(
+                f"{base.path / one.place} was not made by vade link: move it away first; nothing was changed."
+            )
     return actions

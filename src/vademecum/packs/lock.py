@@ -72,10 +72,6 @@ class LockFile(msgspec.Struct, frozen=True):
     skills: dict[str, Locked] = {}
     version: int = LOCK_VERSION
 
-    def only(self, name: str) -> LockFile:
-        """Return the lock of one skill alone."""
-        return LockFile({name: self.skills[name]})
-
 
 def lock_path(root: Path) -> Path:
     """Return where the lock of a root is: beside it."""

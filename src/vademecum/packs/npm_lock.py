@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from vademecum.errors import IntegrityFailed
 from vademecum.packs.content import files_of
 from vademecum.packs.lock import LOCAL, Locked, is_skill_path, read_json
@@ -28,26 +26,19 @@ _SEARCHED = re.compile(r"(\.[\w-]+/)?skills(/[^/]+){0,2}")
 _WEIGHTS = {char: number for number, char in enumerate(_ORDER)}
 
 
-class NpmEntry(Struct, frozen=True):
-    """One skill of that lock: a source that vade can install from, and the digest of the folder."""
-
-    source: str
-    folder_hash: str
-
-
 def npm_lock_path(root: Path) -> Path:
     """Return where the file is: at the top of the project that a root belongs to."""
     return root.parent.parent / NPM_LOCK
 
 
-def read_npm_lock(root: Path) -> dict[str, NpmEntry]:
-    """Return the skills of that lock by name; empty if there is none."""
+def read_npm_lock(root: Path) -> dict[str, tuple[str, str]]:
+    """Return for each skill of that lock a source as vade takes it, and the digest of the folder."""
     path = npm_lock_path(root)
     found = {}
     for name, entry in _read(path)["skills"].items():
         if not is_skill_path(name) or not isinstance(entry.get("computedHash"), str):
             raise IntegrityFailed(f"{path} has an entry {name[:100]!r} that cannot be right: restore it.")
-        found[name] = NpmEntry(_reference(entry), entry["computedHash"])
+        found[name] = _reference(entry), entry["computedHash"]
     return found
 
 

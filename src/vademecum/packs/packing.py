@@ -5,10 +5,8 @@ What is unpacked is checked and named as strictly as the index does it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
-import json
 import os
 import zipfile
 from collections.abc import Collection, Iterable
@@ -122,8 +120,7 @@ def publish(skills: Iterable[PackedSkill], folder: Path) -> list[Offer]:
     listing = folder / WELL_KNOWN
     ordered = sorted(skills, key=lambda skill: skill.name)
     published = [_published(skill, listing.parent) for skill in ordered]
-    document = {"$schema": SCHEMA, "skills": msgspec.to_builtins(published)}
-    write_atomic(listing, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())
+    write_atomic(listing, json_text({"$schema": SCHEMA, "skills": published}).encode())
     return published
 
 
@@ -162,7 +159,7 @@ def unpack(
     Return the skills, and the directories in which there is none. A pack, which has skills right at its top,
     is refused if one of its directories is not a skill, unless the wanted skills are named in ``only``.
     """
-    with contextlib.closing(source.open()) as opened:
+    with source.open() as opened:
         places = skill_places(file.name for file in opened.files)
         if not places:
             raise PackRefused(f"{source.name} contains no {SKILL_FILE}, so there is no skill in it.")
@@ -248,7 +245,6 @@ def _named(staging: Path, target: str, files: tuple[SkillFile, ...], place: str)
 
 
 def _manifest_of(opened: Opened) -> Manifest | None:
-    """Return what a pack says about itself, if it does."""
     file = next((file for file in opened.files if file.name == MANIFEST and opened.packed), None)
     if file is None:
         return None

@@ -8,9 +8,7 @@ certificate or a transparency log could prove does not count.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 import os
 import re
 from collections.abc import Collection, Iterable
@@ -25,8 +23,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from msgspec import Struct
 
 from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused
-from vademecum.files import read_capped, read_own
+from vademecum.files import read_capped, read_own, writable
 from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SkillFile
+from vademecum.packs.lock import json_text
 
 PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
 PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
@@ -75,7 +74,7 @@ def signed_words(signer: Signer | None) -> str:
     return f"signed by {signer.words}" if signer else "not signed"
 
 
-class EnvelopeSignature(Struct, frozen=True, rename="camel"):
+class EnvelopeSignature(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The signature of an envelope, and the key it says to be of."""
 
     sig: bytes
@@ -126,8 +125,6 @@ class Material(Struct, frozen=True, rename="camel"):
     """The key of a bundle; certificates are not followed."""
 
     public_key: dict[str, str] | None = None
-    certificate: Any = None
-    x509_certificate_chain: Any = None
 
 
 class Bundle(Struct, frozen=True, rename="camel"):
@@ -144,19 +141,16 @@ def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, P
     key = ec.generate_private_key(ec.SECP256R1()) if ecdsa else ed25519.Ed25519PrivateKey.generate()
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     private, public = directory / f"{name}.pem", directory / f"{name}.pub"
-    try:
+    with writable(directory):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise ConfigError(f"{directory} cannot be made ({error.strerror}): set HOME.") from error
     for path, data, mode in ((private, secret, 0o600), (public, public_text(key.public_key()), 0o644)):
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as out:
+                out.write(data)
         except FileExistsError as error:
             raise PackRefused(
                 f"{path} exists already: a key is never overwritten. Choose another name."
             ) from error
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(data)
     return private, public, id_of(key.public_key())
 
 
@@ -171,13 +165,6 @@ def private_key(path: Path) -> PrivateKey:
     if not isinstance(found, PrivateKey):
         raise ConfigError(f"{path} is neither an Ed25519 nor an ECDSA key: make one with vade keygen.")
     return found
-
-
-def signature_by(key: PrivateKey, message: bytes) -> bytes:
-    """Return a key's signature of a message."""
-    if isinstance(key, ed25519.Ed25519PrivateKey):
-        return key.sign(message)
-    return key.sign(message, _ecdsa(key.curve))
 
 
 def trusted_keys(directory: Path) -> Trusted:
@@ -250,8 +237,7 @@ def signed(files: Iterable[SkillFile], key: PrivateKey) -> bytes:
         "predicate": {"executable": [file.path for file in listed if file.executable]},
     }
     public = key.public_key()
-    envelope = _sealed(statement, key, keyid=id_of(public), publicKey=public_text(public).decode())
-    return (json.dumps(envelope, indent=2, sort_keys=True) + "\n").encode()
+    return json_text(_sealed(statement, key, id_of(public), public_text(public).decode())).encode()
 
 
 def oms_signed(files: Iterable[SkillFile], key: PrivateKey, name: str) -> bytes:
@@ -276,9 +262,9 @@ def oms_signed(files: Iterable[SkillFile], key: PrivateKey, name: str) -> bytes:
     bundle = {
         "mediaType": MEDIA_TYPE,
         "verificationMaterial": {"publicKey": {"hint": _text_hint(key.public_key())}, "tlogEntries": []},
-        "dsseEnvelope": _sealed(statement, key, keyid=""),
+        "dsseEnvelope": _sealed(statement, key),
     }
-    return (json.dumps(bundle, indent=2) + "\n").encode()
+    return json_text(bundle).encode()
 
 
 def signer_of(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, place: str) -> Signer:
@@ -313,8 +299,6 @@ def oms_signer(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, p
     _check_files(said, (f for f in files if f.path in said or f.path not in _HARMLESS), place)
     material = bundle.verification_material
     if material.public_key is None:
-        if not material.certificate and not material.x509_certificate_chain:
-            raise _mismatch(place, "brings no key and no certificate")
         return Signer("")
     # The hint's form differs between signers, so every key is tried.
     for name, key in trusted:
@@ -339,15 +323,15 @@ def encoded(kind: str, payload: bytes) -> bytes:
     return b"DSSEv1 %d %s %d %s" % (len(kind.encode()), kind.encode(), len(payload), payload)
 
 
-def _sealed(statement: dict[str, Any], key: PrivateKey, **named: str) -> dict[str, Any]:
+def _sealed(statement: dict[str, Any], key: PrivateKey, keyid: str = "", public: str = "") -> Envelope:
     """Return a statement in an envelope with one signature, and what names the key."""
-    payload = json.dumps(statement, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-    signature = base64.b64encode(signature_by(key, encoded(PAYLOAD_TYPE, payload))).decode()
-    return {
-        "payload": base64.b64encode(payload).decode(),
-        "payloadType": PAYLOAD_TYPE,
-        "signatures": [{"sig": signature, **named}],
-    }
+    payload = msgspec.json.encode(statement, order="sorted")
+    message = encoded(PAYLOAD_TYPE, payload)
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        made = key.sign(message)
+    else:
+        made = key.sign(message, _ecdsa(key.curve))
+    return Envelope(PAYLOAD_TYPE, payload, (EnvelopeSignature(made, keyid, public),))
 
 
 def _opened(envelope: Envelope, predicate_type: str, place: str) -> tuple[Statement, bytes, bytes]:
@@ -361,7 +345,6 @@ def _opened(envelope: Envelope, predicate_type: str, place: str) -> tuple[Statem
 
 
 def _check_files(said: dict[str, str], files: Iterable[SkillFile], place: str) -> None:
-    """Compare what was signed with what is there, file by file."""
     found = {file.path: file.sha256 for file in files}
     wrong = sorted(name for name in {*said, *found} if said.get(name) != found.get(name))
     if wrong:
@@ -378,7 +361,6 @@ def _text_hint(key: PublicKey) -> str:
 
 
 def _decoded(data: bytes, kind: type[Kind], place: str) -> Kind:
-    """Parse a part of a signature from its JSON."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

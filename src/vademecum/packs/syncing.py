@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct, structs
 
-from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.packs.content import digest_of, files_of
-from vademecum.packs.install import Inspection, Options, SkillChange, install
+from vademecum.packs.install import Inspection, Options, SkillChange, install, refuse_edits
 from vademecum.packs.install_root import InstallRoot, RootChange, Verdict, missing_lock, verdict_of, verify
 from vademecum.packs.lock import LOCAL, LockFile, lock_path, locked_here, read_installed, read_lock
-from vademecum.packs.npm_lock import NpmEntry, hash_of_contents, read_npm_lock
+from vademecum.packs.npm_lock import hash_of_contents, read_npm_lock
 from vademecum.packs.sources.archive import pieces_of
 from vademecum.packs.sources.entry_names import skill_places
 from vademecum.packs.sources.fetching import Fetching, Origin, Source
@@ -27,14 +26,13 @@ class Sources(Struct, frozen=True):
     """Reach the sources that a person types, and again those that the lock of a root names."""
 
     where: InstallRoot
-    context: Context
-    fetching: Fetching = Fetching()
+    fetching: Fetching
 
     def fetched(
         self, typed: str, only: Collection[str], at: Origin | None = None, *, base: Path | None = None
     ) -> AbstractContextManager[Source]:
         """Fetch what a source has now, or what one of its skills once was; ``base`` is where paths start."""
-        reference = reference_to(typed, context=self.context, base=base, kinds=self.fetching.kinds)
+        reference = reference_to(typed, context=self.fetching.context, base=base)
         name = remembered(reference, base=self.where.base)
         return self.fetching.fetched(reference, name, only=only, at=at)
 
@@ -48,7 +46,8 @@ class Sources(Struct, frozen=True):
         asked = structs.replace(options, only=(name,), force=True)
         origin = Origin(locked.resolved, locked.url or "")
         with self.fetched(locked.source, (name,), origin, base=self.where.base) as source:
-            (found,), _ = Inspection(self.where, asked, lock.only(name), aside).inspect(source)
+            incoming, _ = Inspection(self.where, asked, LockFile({name: locked}), aside).inspect([source])
+        found = incoming[name]
         if found.locked.files != locked.files:
             raise IntegrityFailed(
                 f"{locked.source} no longer has the {name!r} that is locked ({locked.digest[:19]}…): "
@@ -118,11 +117,8 @@ def sync(sources: Sources, options: Options) -> tuple[list[SyncStep], list[Failu
 
 def _restore(verdict: Verdict, change: RootChange, sources: Sources, options: Options, aside: Path) -> None:
     name, root = verdict.name, sources.where.root
-    if verdict.is_edited and not options.force and not _is_untouched(name, root):
-        raise PackRefused(
-            f"{root / name} was changed since it was installed: vade diff {name} shows it, "
-            "--force replaces it (it is kept in .trash)."
-        )
+    if not options.force and not _is_untouched(name, root):
+        refuse_edits(name, root, change.lock)
     locked = change.lock.skills[name]
     known = read_installed(root).get(name) == locked.digest
     asked = structs.replace(options, allow_unsafe=options.allow_unsafe or known)
@@ -131,15 +127,15 @@ def _restore(verdict: Verdict, change: RootChange, sources: Sources, options: Op
 
 
 def _sync_npm(
-    npm: dict[str, NpmEntry], sources: Sources, options: Options
+    npm: dict[str, tuple[str, str]], sources: Sources, options: Options
 ) -> tuple[list[SyncStep], list[Failure]]:
     """Install what the npm tool's lock names, by the digest of the folder in the source; make our lock."""
     steps: list[SyncStep] = []
     failures: list[Failure] = []
-    for name, entry in npm.items():
+    for name, (typed, digest) in npm.items():
         try:
-            with sources.fetched(entry.source, (name,), base=sources.where.base) as source:
-                _check_folder(source, name, entry)
+            with sources.fetched(typed, (name,), base=sources.where.base) as source:
+                _check_folder(source, name, digest)
                 install(source, sources.where, structs.replace(options, only=(name,)))
             steps.append(SyncStep(name, "restored"))
         except VademecumError as error:
@@ -147,18 +143,16 @@ def _sync_npm(
     return steps, failures
 
 
-def _check_folder(source: Source, name: str, entry: NpmEntry) -> None:
+def _check_folder(source: Source, name: str, digest: str) -> None:
     """Compare the digest of a skill's folder in its source with that of the npm tool's lock."""
-    with closing(source.open()) as opened:
+    with source.open() as opened:
         for place in skill_places(file.name for file in opened.files):
             below = f"{place}/" if place else ""
             inside = [file for file in opened.files if file.name.startswith(below) and not file.objection]
             contents = [(file.name[len(below) :], b"".join(pieces_of(file))) for file in inside]
-            if hash_of_contents(contents) == entry.folder_hash:
+            if hash_of_contents(contents) == digest:
                 return
-    raise IntegrityFailed(
-        f"{entry.source} no longer has the {name!r} of skills-lock.json ({entry.folder_hash[:12]}…)."
-    )
+    raise IntegrityFailed(f"{source.name} no longer has the {name!r} of skills-lock.json ({digest[:12]}…).")
 
 
 def _is_untouched(name: str, root: Path) -> bool:
@@ -172,17 +166,18 @@ def _is_untouched(name: str, root: Path) -> bool:
 def lock_here(where: InstallRoot, names: tuple[str, ...] = (), *, npm: bool = False) -> list[str]:
     """Lock what is in the root as it is now; what was edited or written there is local from then on."""
     with where.changing() as change:
+        for name in names:
+            where.place(name)
         there, changed = where.names(), []
-        for name in list(names) or sorted({*there, *change.lock.skills}):
+        for name in names or sorted({*there, *change.lock.skills}):
             before = change.lock.skills.get(name)
-            if not names and name not in there:
-                change.forget(name)
-            else:
-                where.place(name)
-                if before and verdict_of(name, where.root, change.lock).status == "ok":
-                    change.remember(name, before)
-                    continue
+            if before and verdict_of(name, where.root, change.lock).status == "ok":
+                change.remember(name, before)
+                continue
+            if name in there:
                 change.remember(name, locked_here(files_of(where.root / name, every=True), before))
+            else:
+                change.forget(name)
             changed.append(name)
         change.commit(npm=npm)
     return changed

@@ -12,6 +12,7 @@ import fcntl
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -20,12 +21,13 @@ from pathlib import Path
 import msgspec
 
 from vademecum.errors import ConfigError, PackRefused
+from vademecum.files import writable, write_atomic
 from vademecum.packs.lock import read_json
 from vademecum.registry.roots import JOURNAL, STAGING, needs_recovery
 
 TRASH, LOCK = ".trash", ".lock"
 _SYNC_ONE_BY_ONE = 100
-MOMENT, MOMENT_CHARS = re.compile(r"\d{8}T\d{6}\.\d{6}\Z"), 22
+MOMENT = re.compile(r"\d{8}T\d{6}\.\d{6}")
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -63,7 +65,7 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return whether a command could have written it for this very directory."""
         return (
             self.root == _inode(ground.control)
-            and MOMENT.match(self.moment) is not None
+            and MOMENT.fullmatch(self.moment) is not None
             and all(ground.may_move(move.place) for move in self.moves)
             and all(map(ground.may_write, (*self.files, *self.emptied)))
         )
@@ -72,9 +74,8 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Transaction:
     """One change, made by the process that has the lock."""
 
-    def __init__(self, ground: Ground, *, made: bool) -> None:
+    def __init__(self, ground: Ground) -> None:
         self.ground = ground
-        self.made_control = made
         self.moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self.staging = ground.control / STAGING / self.moment
         self._moves: list[Move] = []
@@ -113,13 +114,13 @@ class Transaction:
 @contextlib.contextmanager
 def changing(ground: Ground) -> Iterator[Transaction]:
     """Hold the lock, finish what was begun before, and clean up afterwards."""
-    held, made = _locked(ground.control, fcntl.LOCK_EX)
+    held = _locked(ground.control, fcntl.LOCK_EX)
     try:
         for name in (STAGING, TRASH, JOURNAL):
             _refuse_link(ground.control / name)
         recover(ground)
         try:
-            yield Transaction(ground, made=made)
+            yield Transaction(ground)
         finally:
             # With a journal the change happens, if not now then next: what it moves must stay.
             if not (ground.control / JOURNAL).exists():
@@ -137,7 +138,7 @@ def tidied(ground: Ground) -> str | None:
     if not needs_recovery(ground.control):
         return None
     try:
-        held, _ = _locked(ground.control, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = _locked(ground.control, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except ConfigError:
         return None
     try:
@@ -203,46 +204,32 @@ def _move(ground: Ground, move: Move, moment: str, undo: list[Callable[[], objec
 
 
 def _rename(source: Path, target: Path, undo: list[Callable[[], object]]) -> None:
-    missing = []
-    parent = target.parent
-    while not parent.exists():
-        missing.append(parent)
-        parent = parent.parent
-    for directory in reversed(missing):
+    for directory in reversed([parent for parent in target.parents if not parent.exists()]):
         os.mkdir(directory)
         undo.append(partial(os.rmdir, directory))
     os.rename(source, target)
     undo.append(partial(os.rename, target, source))
 
 
-def _locked(control: Path, how: int) -> tuple[int, bool]:
-    """Return the lock of a directory, and whether the directory had to be made.
-
-    A lock that another process removed meanwhile is taken again.
-    """
-    made = False
-    try:
+def _locked(control: Path, how: int) -> int:
+    """Return the lock of a directory, which is made; one that another process removed is taken again."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with writable(control):
         while True:
             if not control.is_dir():
-                with contextlib.suppress(FileExistsError):
-                    control.mkdir(parents=True)
-                    made = True
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
+                control.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # another command took the directory or the lock away
                 descriptor = os.open(control / LOCK, flags, 0o644)
-            except FileNotFoundError:
-                continue  # another command just took the directory away
-            try:
-                fcntl.flock(descriptor, how)
-                with contextlib.suppress(FileNotFoundError):
+                try:
+                    fcntl.flock(descriptor, how)
                     if os.path.samestat(os.fstat(descriptor), os.lstat(control / LOCK)):
-                        return descriptor, made
-            except BaseException:
+                        return descriptor
+                except BaseException:
+                    os.close(descriptor)
+                    raise
                 os.close(descriptor)
-                raise
-            os.close(descriptor)
-    except OSError as error:
-        raise ConfigError(f"{control} cannot be changed ({error.strerror}): make it writable.") from error
 
 
 def _refuse_link(place: Path) -> None:
@@ -262,45 +249,24 @@ def _put_file(file: Path, data: bytes | None) -> None:
     """Write a file and bring it to disk, or remove it."""
     if data is None:
         file.unlink(missing_ok=True)
-        return
-    if not file.parent.is_dir():
-        file.parent.mkdir(parents=True)
-    temporary = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
-    try:
-        with open(temporary, "xb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync(file.parent)
+    else:
+        write_atomic(file, data, synced=True)
+        _sync(file.parent)
 
 
 def _sync_trees(directories: list[Path], control: Path) -> None:
     """Bring directories with all their files to disk, links aside; many with all else that waits there."""
     trees = [directory for directory in directories if not directory.is_symlink()]
     walked = [found for tree in trees for found in os.walk(tree)]
-    if sum(len(files) for _, _, files in walked) > _SYNC_ONE_BY_ONE and _synced_whole(control):
-        return
+    sync = shutil.which("sync")
+    if sync and sum(len(files) for _, _, files in walked) > _SYNC_ONE_BY_ONE:
+        words = [sync, "-f", str(control)]  # brings the whole file system to disk
+        if subprocess.run(words, capture_output=True, check=False).returncode == 0:  # noqa: S603 - our words
+            return
     for place, _, files in walked:
         for name in files:
             _sync(Path(place, name))
         _sync(Path(place))
-
-
-def _synced_whole(control: Path) -> bool:
-    """Bring the whole file system to disk, if the system can do that in one call."""
-    import ctypes  # noqa: PLC0415 - 5 ms, for this alone
-
-    descriptor = os.open(control, os.O_RDONLY)
-    try:
-        return int(ctypes.CDLL(None).syncfs(descriptor)) == 0
-    except (AttributeError, OSError):
-        return False
-    finally:
-        os.close(descriptor)
 
 
 def _sync(path: Path) -> None:

@@ -84,10 +84,16 @@ class Approver(Protocol):
 
 
 class Nobody:
-    """Is not there: every question is rejected at once; people get the command that would not need to ask."""
+    """Is not there: every question is rejected at once; people get the command that would not need to ask.
 
-    def __init__(self, replay: str = "") -> None:
-        self._replay = replay
+    ``message`` is for the model; ``advice`` is for people, if there is no such command.
+    """
+
+    def __init__(
+        self, replay: str = "", *, message: str = "nobody is there to ask", advice: str = ""
+    ) -> None:
+        self._message = message
+        self._advice = f"to allow it this once: {replay}" if replay else advice
 
     def ask(self, question: Question) -> Answer:  # noqa: ARG002 - whatever it is
         """Reject it.
@@ -98,8 +104,7 @@ class Nobody:
         >>> Nobody(replay="vade show x --yes").ask(question).advice
         'to allow it this once: vade show x --yes'
         """
-        advice = f"to allow it this once: {self._replay}" if self._replay else ""
-        return Answer("reject", "nobody is there to ask", seen=False, absent=True, advice=advice)
+        return Answer("reject", self._message, seen=False, absent=True, advice=self._advice)
 
 
 class Consent:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from vademecum.packs.install_root import InstallRoot, install_ground, verify
 from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
 from vademecum.packs.signatures import TRUSTED_DIRECTORY, trusted_keys
-from vademecum.packs.sources.fetching import Fetching, fetch_from_run
+from vademecum.packs.sources.fetching import Fetching
 from vademecum.packs.syncing import Failure, Sources, SyncStep, check_frozen, lock_here, sync, update
 from vademecum.packs.transaction import tidied
 from vademecum.skill.text import escaped, visible
@@ -67,14 +66,13 @@ class InstallContext:
         self.settings: Config = load_config(self.context).settings
         self.scope = scope
         self.bar = ProgressBar("fetching", bytes_=True)
-        kinds = {"run": partial(fetch_from_run, self.context), "mcp": partial(_from_server, self.context)}
         self.where = InstallRoot(
             scope_root(scope, self.context),
             trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY) if incoming else (),
             _known_names() if incoming else {},
             scan=self.settings.scan,
         )
-        self.sources = Sources(self.where, self.context, Fetching(self.bar, kinds))
+        self.sources = Sources(self.where, Fetching(self.context, self.bar))
         done = tidied(install_ground(self.where.root))
         if done is not None:
             click.echo(f"vade: {visible(done)}", err=True)
@@ -83,12 +81,6 @@ class InstallContext:
         """Return what was asked for, and what the configuration asks for beyond it."""
         required = self.scope in self.settings.security.require_signatures
         return Options(require_signature=require_signature or required, **allowed)
-
-
-def _from_server(context: Context, name: str, aside: Path) -> str:
-    from vademecum.registry.mcp_source import fetch_from_source
-
-    return fetch_from_source(context, name, aside)
 
 
 def _known_names() -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -106,8 +107,8 @@ def _check_names(names: tuple[str, ...], *, everything: bool) -> None:
 
 def _base(scope: str, context: Context) -> Base:
     """Return the project or the home directory; in the home directory both are the same."""
-    base = scope_root(scope, context).parent.parent
-    return Base(base, at_home=os.path.realpath(base) == os.path.realpath(context.home))
+    base = os.path.realpath(scope_root(scope, context).parent.parent)
+    return Base(Path(base), at_home=base == os.path.realpath(context.home))
 
 
 def _chosen(

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
-from vademecum.errors import VademecumError
+from vademecum.errors import SkillNotFound, VademecumError
 from vademecum.policy.base import Origin
 from vademecum.policy.engine import Policy
 from vademecum.policy.grants import Trust, grants_file
@@ -20,6 +21,7 @@ from vademecum.session.session import Session
 from vademecum.session.view import View
 
 MAX_SESSIONS = 1000
+Found = TypeVar("Found")
 # Looking again must never cost more than a twentieth of the time.
 _LEAST_PAUSE, _PAUSE_SHARE = 2.0, 20
 
@@ -48,16 +50,9 @@ class _Known:
 class Clients:
     """Builds the index when it is first needed, and again when something changed."""
 
-    def __init__(
-        self,
-        build: Callable[[], SkillIndex],
-        *,
-        context: Context,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, build: Callable[[], SkillIndex], *, context: Context) -> None:
         self._build = build
         self._context = context
-        self._clock = clock
         self._lock = threading.RLock()
         self._known: _Known | None = None
         self._looked, self._cost = 0.0, 0.0
@@ -75,12 +70,12 @@ class Clients:
         What cannot be read is raised, and what was known until then stays.
         """
         with self._lock:
-            started, before, context = self._clock(), self._known, self._context
+            started, before, context = time.monotonic(), self._known, self._context
             config, index = load_config(context), self._build()
             file = config.project_file  # its rules can allow something if the user trusts it as it is
             settings = config, file is not None and Trust(grants_file(context)).holds(file)
             policy = Policy.load(context)
-            self._looked = self._clock()
+            self._looked = time.monotonic()
             self._cost = self._looked - started
             changed = before is not None and before.index.hash != index.hash
             if before is None or changed or before.settings != settings:
@@ -94,9 +89,19 @@ class Clients:
         """Look again, unless that was done just now: for something that was not found."""
         with self._lock:
             try:
-                return self._clock() - self._looked > 10 * self._cost and self.look()
+                return time.monotonic() - self._looked > 10 * self._cost and self.look()
             except (VademecumError, OSError):
                 return False
+
+    def found(self, client: Client, work: Callable[[Session], Found]) -> Found:
+        """Return what ``work`` finds; for a skill that is not found, look again: it may have come."""
+        while True:
+            try:
+                with self.session(client) as session:
+                    return work(session)
+            except SkillNotFound:
+                if not self.look_if_old():
+                    raise
 
     @contextmanager
     def session(self, client: Client) -> Iterator[Session]:

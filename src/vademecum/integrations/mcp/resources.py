@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import logging
 import mimetypes
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, unquote
 
 import mcp_types as types
@@ -17,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 from vademecum.errors import LoadRefused, SkillNotFound
 from vademecum.integrations.mcp.clients import Client, Clients
 from vademecum.session.publishing import Publications, PublishedSkill
+from vademecum.session.session import Session
 from vademecum.skill.skill import MANIFEST, Skill
 
 SETTINGS = {"directoryRead": True}
@@ -27,13 +27,11 @@ RESOURCE_NOT_FOUND = -32002  # until 2025-11-25; later it is a wrong parameter
 # Rules and files can change at any time, and the rules are those of one client.
 FRESHNESS = {"ttlMs": 0, "cacheScope": "private"}
 
-_CHECKED = 8  # characters of a checksum
+_BEHIND = "vademecum:"  # what a cursor of ours begins with
 
 _URI = re.compile(r"skill://([^/]+)(?:/(.+))?")
 
 logger = logging.getLogger(__name__)
-
-Found = TypeVar("Found")
 
 
 class SkillUriParams(types.RequestParams):
@@ -77,12 +75,8 @@ class SkillResources:
         name, path = _parts(uri)
         if not path:
             raise SkillNotFound(f"{uri[:200]!r} is not skill://NAME/PATH.")
-
-        def read() -> bytes:
-            with self._clients.session(client) as session:
-                return session.read_bytes(name, path)
-
-        data, kind = self._again(read), _media_type(path)
+        data = self._clients.found(client, lambda session: session.read_bytes(name, path))
+        kind = _media_type(path)
         content: types.TextResourceContents | types.BlobResourceContents
         try:
             content = types.TextResourceContents(uri=uri, mime_type=kind, text=data.decode("utf-8"))
@@ -151,23 +145,13 @@ class SkillResources:
         return {"resources": list(children.values()), **FRESHNESS}
 
     def _published(self, client: Client, name: str) -> PublishedSkill:
-        def publish() -> PublishedSkill:
-            with self._clients.session(client) as session:
-                skill = session.find(name)
-                if skill.name != name:  # found by another spelling, which is not its address
-                    raise SkillNotFound(f"No skill is called {name!r}.")
-                return session.publish(skill, self._publications)
+        def publish(session: Session) -> PublishedSkill:
+            skill = session.find(name)
+            if skill.name != name:  # found by another spelling, which is not its address
+                raise SkillNotFound(f"No skill is called {name!r}.")
+            return session.publish(skill, self._publications)
 
-        return self._again(publish)
-
-    def _again(self, work: Callable[[], Found]) -> Found:
-        """Do it; for a skill that is not found, look at the skills again: it may have come meanwhile."""
-        try:
-            return work()
-        except SkillNotFound:
-            if not self._clients.look_if_old():
-                raise
-        return work()
+        return self._clients.found(client, publish)
 
 
 def page_of(
@@ -183,15 +167,14 @@ def _behind(skills: Iterable[Skill], params: types.PaginatedRequestParams | None
     cursor = None if params is None else params.cursor
     if cursor is None:
         return skills
-    name = cursor[_CHECKED:]
-    if cursor != _cursor(name):
+    name = cursor.removeprefix(_BEHIND)
+    if name == cursor:
         raise wrong_cursor(cursor)
     return (skill for skill in skills if skill.name > name)
 
 
 def _cursor(name: str) -> str:
-    """Return the cursor behind a name. It begins with a checksum, so that any other text is refused."""
-    return hashlib.sha256(f"skills {name}".encode("utf-8", "replace")).hexdigest()[:_CHECKED] + name
+    return f"{_BEHIND}{name}"
 
 
 def wrong_cursor(cursor: str) -> MCPError:
@@ -208,7 +191,6 @@ def _entry(skill: PublishedSkill) -> dict[str, Any]:
 
 
 def _parts(uri: str) -> tuple[str, str]:
-    """Return the name and the path of a skill's address."""
     found = _URI.fullmatch(uri)
     if found is None:
         raise SkillNotFound(f"{uri[:200]!r} is not skill://NAME/PATH.")

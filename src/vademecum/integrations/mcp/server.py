@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,8 +39,8 @@ from vademecum.integrations.mcp.resources import (
     page_of,
     wrong_cursor,
 )
-from vademecum.integrations.toolkit import INSTRUCTIONS, Unattended
-from vademecum.policy.approval import Approver
+from vademecum.integrations.toolkit import INSTRUCTIONS
+from vademecum.policy.approval import Approver, Nobody
 from vademecum.registry.mcp_messages import EXTENSION
 from vademecum.session import schemas
 from vademecum.session.base import Content, Result
@@ -152,12 +151,12 @@ class SkillServer(Server[Any]):
             call = await anyio.to_thread.run_sync(parse)
             with self._counted(self._client(context), call) as threads:
                 result = await self._waited_for(context, call, _approver(context, params), threads)
-        except Unanswered as unanswered:
-            return unanswered.result()
         except VademecumError as error:
             if error.code == "no-tool":
                 raise MCPError(types.INVALID_PARAMS, str(error), {"code": error.code}) from error
             result = Result(str(error), error.code, "error")
+        if isinstance(result, Unanswered):
+            return result.result()
         if result.code == "denied" and result.advice:
             logger.warning("%s was refused: %s", params.name, result.advice)
         content: list[types.ContentBlock] = [types.TextContent(text=result.text)]
@@ -166,30 +165,23 @@ class SkillServer(Server[Any]):
 
     async def _waited_for(
         self, context: Context, call: calls.Call, approver: Approver, threads: anyio.CapacityLimiter
-    ) -> Result:
+    ) -> Result | Unanswered:
         """Do it in a thread, say every second that it goes on, and end it when the client is gone."""
-        client = self._client(context)
         given_up = anyio.get_cancelled_exc_class()
-        gone = threading.Event()
 
         def cancelled() -> bool:
             try:
                 anyio.from_thread.check_cancelled()
             except given_up:
                 return True
-            return gone.is_set()
+            return False
 
-        result: Result | VademecumError | Unanswered
+        work = partial(self._done, self._client(context), call, approver, cancelled)
+        result: Result | Unanswered = Result("The client is gone.", "stopped-cancelled", "error")
         async with anyio.create_task_group() as group:
-            group.start_soon(_tick, context, call, gone)
-            try:
-                work = partial(self._done, client, call, approver, cancelled)
-                result = await anyio.to_thread.run_sync(work, limiter=threads)
-            except (VademecumError, Unanswered) as error:  # the group would wrap it into another exception
-                result = error
+            group.start_soon(_tick, context, call, group.cancel_scope)
+            result = await anyio.to_thread.run_sync(work, limiter=threads)
             group.cancel_scope.cancel()
-        if isinstance(result, Exception):
-            raise result
         return result
 
     @contextmanager
@@ -208,14 +200,19 @@ class SkillServer(Server[Any]):
 
     def _done(
         self, client: Client, call: calls.Call, approver: Approver, cancelled: Callable[[], bool]
-    ) -> Result:
+    ) -> Result | Unanswered:
         """Do the call; a skill that is not found is looked for again, since it may have come meanwhile."""
         while True:
-            with self._clients.session(client) as session:
-                if client.session is None and isinstance(call, calls.RunScript):
-                    with contextlib.suppress(SkillNotFound):  # which the call itself will say
-                        session.activate(call.skill, source=call.source, origin="model")
-                result = session.call(call, approver=approver, cancelled=cancelled)
+            try:
+                with self._clients.session(client) as session:
+                    if client.session is None and isinstance(call, calls.RunScript):
+                        with contextlib.suppress(SkillNotFound):  # which the call itself will say
+                            session.activate(call.skill, source=call.source, origin="model")
+                    result = session.call(call, approver=approver, cancelled=cancelled)
+            except Unanswered as unanswered:
+                return unanswered
+            except VademecumError as error:
+                return Result(str(error), error.code, "error")
             if result.code != "skill-not-found" or not self._clients.look_if_old():
                 return result
 
@@ -288,7 +285,6 @@ async def _declaring(ctx: Context, call_next: CallNext) -> HandlerResult:
 
 
 def _block(content: Content) -> types.ImageContent | types.EmbeddedResource:
-    """Return a picture or a document as the protocol has it."""
     if content.is_image:
         return types.ImageContent(data=content.base64, mime_type=content.media_type)
     uri = f"output:{quote(content.name.removeprefix('output:'))}"
@@ -300,15 +296,16 @@ def _approver(context: Context, params: types.CallToolRequestParams) -> Approver
     """Return who answers questions: the person at the client, if it can show forms."""
     able = context.session.client_capabilities
     if able is None or able.elicitation is None:
-        return Unattended("the client cannot ask its user")
+        return Nobody(message="refused", advice="the client cannot ask its user")
     if able.elicitation.form is None and able.elicitation.url is not None:
-        return Unattended("the client can open pages, but cannot show a form to its user")
+        advice = "the client can open pages, but cannot show a form to its user"
+        return Nobody(message="refused", advice=advice)
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return WhenTheCallComesAgain(params)
     return WhileTheCallWaits(context.session, context.request_id)
 
 
-async def _tick(context: Context, call: calls.Call, gone: threading.Event) -> None:
+async def _tick(context: Context, call: calls.Call, scope: anyio.CancelScope) -> None:
     """Report progress every second, and cancel the call when its HTTP client has disconnected."""
     what = calls.NAMES[type(call)]
     if isinstance(call, calls.RunScript):
@@ -316,6 +313,6 @@ async def _tick(context: Context, call: calls.Call, gone: threading.Event) -> No
     for seconds in itertools.count(1):
         await anyio.sleep(_TICK_SECONDS)
         if context.request is not None and await context.request.is_disconnected():
-            gone.set()
+            scope.cancel()
             return
         await context.session.report_progress(seconds, message=f"{what}: {seconds} s")

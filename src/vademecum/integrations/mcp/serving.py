@@ -59,17 +59,15 @@ async def _sift(
     """Pass on the messages; the sender of anything else gets an error, as JSON-RPC has it."""
     async with valid:
         async for item in read:
-            if isinstance(item, Exception):
-                await write.send(SessionMessage(_refusal(item)))
-            else:
+            if not isinstance(item, Exception):
                 await valid.send(item)
-
-
-def _refusal(error: Exception) -> types.JSONRPCError:
-    code, what = types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line."
-    if isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid":
-        code, what = types.INVALID_REQUEST, "The line is no JSON-RPC 2.0 message: send one object a line."
-    return types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=what))
+                continue
+            code, what = types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line."
+            if isinstance(item, ValidationError) and item.errors()[0]["type"] != "json_invalid":
+                code = types.INVALID_REQUEST
+                what = "The line is no JSON-RPC 2.0 message: send one object a line."
+            error = types.ErrorData(code=code, message=what)
+            await write.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error)))
 
 
 async def serve_http(
@@ -85,8 +83,9 @@ async def serve_http(
         raise ConfigError(f"VADE_MCP_TOKEN is too short: use {MIN_TOKEN_CHARS} characters or more.")
     listening = _listen(host, port)
     port = listening.getsockname()[1]
-    hosts = _hosts(host, port)
-    origins = [f"http://{name}" for name in hosts]
+    name = f"[{host}]" if ":" in host else host
+    hosts = _hosts(host, name, port)
+    origins = [f"http://{each}" for each in hosts]
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         host=host,
@@ -99,8 +98,7 @@ async def serve_http(
     config = uvicorn.Config(guarded, log_level="warning", timeout_graceful_shutdown=3, lifespan="on")
     async with anyio.create_task_group() as group:
         group.start_soon(server.watch)
-        shown = f"[{host}]" if ":" in host else host
-        ready(f"http://{shown}:{port}{PATH}")
+        ready(f"http://{name}:{port}{PATH}")
         await uvicorn.Server(config).serve(sockets=[listening])
         group.cancel_scope.cancel()
 
@@ -117,12 +115,11 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"{host}:{port} cannot be served ({why}): choose another --port.") from error
 
 
-def _hosts(host: str, port: int) -> list[str]:
+def _hosts(host: str, name: str, port: int) -> list[str]:
     """Return how clients call this server; none where it cannot be known."""
     if is_loopback(host):
-        own = f"[{host}]" if ":" in host else host
-        return [f"{name}:{port}" for name in dict.fromkeys(("127.0.0.1", "localhost", "[::1]", own))]
-    return [] if host in {"0.0.0.0", "::"} else [f"{host}:{port}"]  # noqa: S104 - asked about, not bound
+        return [f"{each}:{port}" for each in dict.fromkeys(("127.0.0.1", "localhost", "[::1]", name))]
+    return [] if host in {"0.0.0.0", "::"} else [f"{name}:{port}"]  # noqa: S104 - asked about, not bound
 
 
 def _guarded(app: ASGIApp, token: str, origins: list[str]) -> ASGIApp:

@@ -24,6 +24,7 @@ from typing import IO, Any, cast
 from msgspec import Struct
 
 from vademecum.errors import FileRefused, PackRefused
+from vademecum.packs.content import walk
 from vademecum.packs.sources.entry_names import NameCheck, refused
 from vademecum.packs.sources.zips import MAX_ENTRIES, read_zip
 from vademecum.paths import open_contained
@@ -36,7 +37,7 @@ MAX_HEADER_BYTES = 1024 * 1024
 MAX_PADDING = 16 * 1024 * 1024  # after the end of a tar
 _RATIO_FROM = 10 * 1024 * 1024
 _TAR_OVERHEAD = 4096
-_PASSED_OVER = frozenset({".git", "node_modules", "__pycache__"})
+_PASSED_OVER = ("/.git/", "/node_modules/", "/__pycache__/")
 
 # What the libraries raise for bytes that are not what they should be.
 _UNREADABLE = (
@@ -73,50 +74,53 @@ class Opened(Struct, frozen=True):
     """All files of a source; the names in a packed one were all checked."""
 
     files: tuple[SourceFile, ...]
-    close: Callable[[], None]
     packed: bool = False
     directories: tuple[str, ...] = ()
 
 
-def open_archive(path: Path) -> Opened:
+@contextlib.contextmanager
+def open_archive(path: Path) -> Iterator[Opened]:
     """Open a zip or tar archive and inspect all of it; nothing is written."""
     size = path.stat().st_size
     if size > MAX_PACKED_BYTES:
         raise PackRefused(f"{path} is larger than {MAX_PACKED_BYTES:,} bytes: nothing was installed.")
-    with open(path, "rb") as file:
-        head = file.read(6)
     if path.name.endswith(".json"):
         raise PackRefused(f"{path} is a list, not an archive: name the directory that it lists.")
-    try:
-        if head[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
-            opened = _open_zip(path, size)
-        else:
-            opened = _open_tar(path, head)
-    except (*_UNREADABLE, struct.error, ValueError) as error:
-        raise PackRefused(
-            f"{path} is not an archive that can be read ({str(error)[:200]}): nothing was installed."
-        ) from error
-    total = sum(file.size for file in opened.files)
-    if total > MAX_UNPACKED_BYTES or (total > _RATIO_FROM and total > size * MAX_RATIO):
-        opened.close()
-        raise PackRefused(f"{path} would unpack to {total:,} bytes: nothing was installed.")
-    return opened
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(path, "rb"))
+            head = file.read(6)
+            file.seek(0)
+            if head[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
+                opened = _zipped(file, path, size)
+            else:
+                opened = _tarred(stack.enter_context(_expanded(file, path, head)), path)
+        except (*_UNREADABLE, struct.error, ValueError) as error:
+            raise PackRefused(
+                f"{path} is not an archive that can be read ({str(error)[:200]}): nothing was installed."
+            ) from error
+        total = sum(file.size for file in opened.files)
+        if total > MAX_UNPACKED_BYTES or (total > _RATIO_FROM and total > size * MAX_RATIO):
+            raise PackRefused(f"{path} would unpack to {total:,} bytes: nothing was installed.")
+        yield opened
 
 
-def open_directory(path: Path) -> Opened:
+@contextlib.contextmanager
+def open_directory(path: Path) -> Iterator[Opened]:
     """Open all files below a directory; links are listed and not followed."""
     try:
-        found = list(islice(_walk(path, ""), MAX_ENTRIES + 1))
+        entries = walk(str(path), passed_over=lambda place: f"/{place}".endswith(_PASSED_OVER))
+        found = [_found(path, *entry) for entry in islice(entries, MAX_ENTRIES + 1)]
     except OSError as error:
         raise PackRefused(
             f"{error.filename} cannot be read ({error.strerror}): nothing was changed."
         ) from error
     if len(found) > MAX_ENTRIES:
         raise PackRefused(f"{path} contains more than {MAX_ENTRIES:,} files: name a directory in it.")
-    return Opened(tuple(found), close=lambda: None)
+    yield Opened(tuple(sorted(found, key=lambda file: file.name)))
 
 
-def open_path(path: Path) -> Opened:
+def open_path(path: Path) -> contextlib.AbstractContextManager[Opened]:
     """Open a directory or an archive."""
     return open_directory(path) if path.is_dir() else open_archive(path)
 
@@ -136,13 +140,8 @@ def pieces_of(file: SourceFile) -> Iterator[bytes]:
         raise refused(file.name, "is not as large as it says")
 
 
-def _open_zip(path: Path, size: int) -> Opened:
-    file = open(path, "rb")  # noqa: SIM115 - closed with what is returned
-    try:
-        archive = read_zip(file, path, size)
-    except BaseException:
-        file.close()
-        raise
+def _zipped(file: IO[bytes], path: Path, size: int) -> Opened:
+    archive = read_zip(file, path, size)
     files = tuple(
         SourceFile(
             entry.filename,
@@ -154,7 +153,7 @@ def _open_zip(path: Path, size: int) -> Opened:
         if not entry.is_dir()
     )
     directories = tuple(entry.filename.rstrip("/") for entry in archive.infolist() if entry.is_dir())
-    return Opened(files, file.close, packed=True, directories=directories)
+    return Opened(files, packed=True, directories=directories)
 
 
 class _Bounded:
@@ -170,29 +169,23 @@ class _Bounded:
         return self._read(size)
 
 
-def _open_tar(path: Path, head: bytes) -> Opened:
-    opener = next((opener for magic, opener in _COMPRESSED.items() if head.startswith(magic)), None)
-    file = open(path, "rb") if opener is None else _expanded(path, opener)  # noqa: SIM115 - closed with it
+def _tarred(file: IO[bytes], path: Path) -> Opened:
     names, total = NameCheck(), 0
     files: list[SourceFile] = []
     directories: list[str] = []
-    try:
-        archive = tarfile.open(fileobj=cast(IO[bytes], _Bounded(file)), mode="r:")  # noqa: SIM115
-        for count, member in enumerate(archive, 1):
-            total += member.size
-            _check_member(member, count, total, path)
-            name = member.name.removeprefix("./")
-            if not member.isdir():
-                executable = bool(member.mode & stat.S_IXUSR)
-                content = cast(Callable[[], IO[bytes]], partial(archive.extractfile, member))
-                files.append(SourceFile(names.file(name), member.size, executable, content))
-            elif name not in {"", "."}:
-                directories.append(names.directory(name))
-        _check_end(file, archive.offset, path)
-    except BaseException:
-        file.close()
-        raise
-    return Opened(tuple(files), file.close, packed=True, directories=tuple(directories))
+    archive = tarfile.open(fileobj=cast(IO[bytes], _Bounded(file)), mode="r:")  # noqa: SIM115 - closed with the file
+    for count, member in enumerate(archive, 1):
+        total += member.size
+        _check_member(member, count, total, path)
+        name = member.name.removeprefix("./")
+        if not member.isdir():
+            executable = bool(member.mode & stat.S_IXUSR)
+            content = cast(Callable[[], IO[bytes]], partial(archive.extractfile, member))
+            files.append(SourceFile(names.file(name), member.size, executable, content))
+        elif name not in {"", "."}:
+            directories.append(names.directory(name))
+    _check_end(file, archive.offset, path)
+    return Opened(tuple(files), packed=True, directories=tuple(directories))
 
 
 def _check_member(member: tarfile.TarInfo, count: int, total: int, path: Path) -> None:
@@ -208,26 +201,26 @@ def _check_member(member: tarfile.TarInfo, count: int, total: int, path: Path) -
         raise refused(member.name, "is not a plain file")
 
 
-def _expanded(path: Path, opener: Any) -> IO[bytes]:
+@contextlib.contextmanager
+def _expanded(file: IO[bytes], path: Path, head: bytes) -> Iterator[IO[bytes]]:
     """Unpack a compressed file into a temporary one, which also checks the checksums."""
-    out = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    opener = next((opener for magic, opener in _COMPRESSED.items() if head.startswith(magic)), None)
+    if opener is None:
+        yield file
+        return
     content = min(MAX_UNPACKED_BYTES, max(_RATIO_FROM, path.stat().st_size * MAX_RATIO))
-    try:
+    with tempfile.TemporaryFile() as out:
         with opener(path, "rb") as stream:
             while piece := stream.read(CHUNK):
                 out.write(piece)
                 if out.tell() > content + MAX_ENTRIES * _TAR_OVERHEAD:
-                    raise PackRefused(f"{path} is too large when unpacked: nothing was installed.")  # noqa: TRY301 - after all is closed
-    except BaseException:
-        out.close()
-        raise
-    out.seek(0)
-    return out
+                    raise PackRefused(f"{path} is too large when unpacked: nothing was installed.")
+        out.seek(0)
+        yield out
 
 
 @contextlib.contextmanager
 def _open_zstd(path: Path, _mode: str) -> Iterator[IO[bytes]]:
-    """Read what the program ``zstd`` unpacks."""
     program = shutil.which("zstd")
     if program is None:
         raise PackRefused(f"{path} is compressed with zstd: install the program zstd, or unpack it first.")
@@ -264,20 +257,12 @@ def _check_end(file: IO[bytes], place: int, path: Path) -> None:
         raise PackRefused(f"{path} was cut short: nothing was installed.")
 
 
-def _walk(base: Path, place: str) -> Iterator[SourceFile]:
-    with os.scandir(base / place) as listing:
-        entries = sorted(listing, key=lambda entry: entry.name)
-    for entry in entries:
-        relative = f"{place}/{entry.name}" if place else entry.name
-        about = entry.stat(follow_symlinks=False)
-        if stat.S_ISDIR(about.st_mode):
-            if entry.name not in _PASSED_OVER:
-                yield from _walk(base, relative)
-            continue
-        plain = "" if stat.S_ISREG(about.st_mode) else "is not a plain file"
-        reason = "is a link" if stat.S_ISLNK(about.st_mode) else plain
-        executable = bool(about.st_mode & stat.S_IXUSR)
-        yield SourceFile(relative, about.st_size, executable, partial(_opened, base, relative), reason)
+def _found(base: Path, relative: str, entry: os.DirEntry[str]) -> SourceFile:
+    about = entry.stat(follow_symlinks=False)
+    plain = "" if stat.S_ISREG(about.st_mode) else "is not a plain file"
+    reason = "is a link" if stat.S_ISLNK(about.st_mode) else plain
+    executable = bool(about.st_mode & stat.S_IXUSR)
+    return SourceFile(relative, about.st_size, executable, partial(_opened, base, relative), reason)
 
 
 def _opened(base: Path, relative: str) -> IO[bytes]:

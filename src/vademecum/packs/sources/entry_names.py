@@ -24,43 +24,39 @@ class NameCheck:
     """Check the names of one source as they come, so that a bad source is refused early."""
 
     def __init__(self) -> None:
-        self._files: dict[str, str] = {}
-        self._directories: dict[str, str] = {}
+        # By what systems take for the same path: how it is written, and whether it is a file.
+        self._known: dict[str, tuple[str, bool]] = {}
+        self._directories = 0
 
     def file(self, name: str) -> str:
         """Check and return the name of a file."""
         if check_name(name) != name:
             raise refused(name, "is a file with the name of a directory")
-        key = _folded(name)
-        if key in self._files:
-            other = self._files[key]
-            raise refused(name, "occurs twice" if other == name else f"is {other!r} on some systems")
-        if key in self._directories:
-            raise refused(name, "is a file where a directory must be")
-        self._files[key] = name
-        self._enter(name.rpartition("/")[0])
+        self._enter(name, is_file=True)
         return name
 
     def directory(self, name: str) -> str:
         """Check and return the name of a directory, without a slash at its end."""
         plain = check_name(name)
-        self._enter(plain)
+        self._enter(plain, is_file=False)
         return plain
 
-    def _enter(self, directory: str) -> None:
-        while directory:
-            key = _folded(directory)
-            known = self._directories.get(key)
-            if known == directory:
+    def _enter(self, path: str, *, is_file: bool) -> None:
+        while path:
+            key = _folded(path)
+            if key in self._known:
+                known, was_file = self._known[key]
+                if known != path:
+                    raise refused(path, f"is {known!r} on some systems")
+                if is_file or was_file:
+                    both = is_file and was_file
+                    raise refused(path, "occurs twice" if both else "is a file where a directory must be")
                 return  # and so are those around it
-            if known is not None:
-                raise refused(directory, f"is {known!r} on some systems")
-            if key in self._files:
-                raise refused(self._files[key], "is a file where a directory must be")
-            self._directories[key] = directory
-            if len(self._directories) > MAX_DIRECTORIES:
-                raise refused(directory, f"is one of more than {MAX_DIRECTORIES:,} directories")
-            directory = directory.rpartition("/")[0]
+            self._known[key] = path, is_file
+            self._directories += not is_file
+            if self._directories > MAX_DIRECTORIES:
+                raise refused(path, f"is one of more than {MAX_DIRECTORIES:,} directories")
+            path, is_file = path.rpartition("/")[0], False
 
 
 def check_name(name: str) -> str:
@@ -158,17 +154,22 @@ def place_of(path: str, places: set[str]) -> str | None:
 def left_out(directories: Iterable[str], places: Sequence[str]) -> list[str]:
     """Return the outermost of these directories without a skill; leave out hidden ones."""
     known = set(places)
-    around = {step for place in places for step in _steps(place)} | {""}
+    around = {step for place in places for step in steps_to(place)} | {""}
     found: set[str] = set()
     for path in directories:
         if path and place_of(path, known) is None:
-            outermost = next((step for step in _steps(path) if step not in around), None)
+            outermost = next((step for step in steps_to(path) if step not in around), None)
             if outermost is not None and not _is_hidden(outermost) and outermost not in _ADDED_BY_SYSTEMS:
                 found.add(outermost)
     return sorted(found)
 
 
-def _steps(path: str) -> list[str]:
+def steps_to(path: str) -> list[str]:
+    """Return a relative path and the directories around it, the outermost first.
+
+    >>> steps_to(".claude/skills")
+    ['.claude', '.claude/skills']
+    """
     steps = path.split("/")
     return ["/".join(steps[: number + 1]) for number in range(len(steps))]
 

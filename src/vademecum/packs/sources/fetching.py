@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import assert_never
@@ -36,10 +36,6 @@ from vademecum.skill.skill import MANIFEST as SKILL_FILE
 
 SIGNATURE_SUFFIX = ".sig"
 
-# A kind of source that another package provides: it writes the files of skills below a directory, and returns
-# what the name resolved to, or "" if the digest of the files is all that can be said.
-SourceKind = Callable[[str, Path], str]
-
 
 class Origin(Struct, frozen=True):
     """The origin of one skill: what its source resolved to, and the address of the very bytes, if any."""
@@ -55,41 +51,46 @@ class Source(Struct, frozen=True):
     """
 
     origin: Origin
-    open: Callable[[], Opened]
+    open: Callable[[], contextlib.AbstractContextManager[Opened]]
     name: str = ""
     each: dict[str, Origin] = {}
     signature: bytes | None = None
 
 
 class Fetching(Struct, frozen=True):
-    """Fetch sources: show the progress, and ask ``kinds`` for further kinds of source."""
+    """Fetch sources, and show the progress."""
 
+    context: Context
     progress: Progress = silently
-    kinds: Mapping[str, SourceKind] = {}
 
     @contextlib.contextmanager
     def fetched(
         self, reference: Reference, name: str, *, only: Collection[str] = (), at: Origin | None = None
     ) -> Iterator[Source]:
         """Fetch a source; ``at`` is what one skill of it once resolved to, and it must be had like that."""
+        at = at or Origin()
         with tempfile.TemporaryDirectory(prefix="vade-") as directory:
-            source = self._found(reference, Path(directory, "fetched"), only, at or Origin())
-            yield structs.replace(source, name=name)
+            aside, web = Path(directory, "fetched"), Web(self.progress)
+            match reference:
+                case LocalSource(path, sha256):
+                    source = local_source(path, sha256=sha256)
+                case ArchiveSource():
+                    source = _archive(reference, web, aside)
+                case GitSource():
+                    source = _git(reference, aside, at)
+                case SiteSource(url):
+                    source = _site(url, only, web, aside, at)
+                case KindSource("run", rest):
+                    fetch_from_run(self.context, rest, aside)
+                    source = Source(Origin(), partial(open_directory, aside))
+                case KindSource(_, rest):
+                    from vademecum.registry.mcp_source import fetch_from_source  # noqa: PLC0415 - 80 ms
 
-    def _found(self, reference: Reference, aside: Path, only: Collection[str], at: Origin) -> Source:
-        web = Web(self.progress)
-        match reference:
-            case LocalSource(path, sha256):
-                return local_source(path, sha256=sha256)
-            case ArchiveSource():
-                return _archive(reference, web, aside)
-            case GitSource():
-                return _git(reference, aside, at)
-            case SiteSource(url):
-                return _site(url, only, web, aside, at)
-            case KindSource(kind, rest):
-                return Source(Origin(self.kinds[kind](rest, aside)), partial(open_directory, aside))
-        assert_never(reference)
+                    digest = fetch_from_source(self.context, rest, aside)
+                    source = Source(Origin(digest), partial(open_directory, aside))
+                case _:
+                    assert_never(reference)
+            yield structs.replace(source, name=name)
 
 
 def _archive(source: ArchiveSource, web: Web, file: Path) -> Source:
@@ -155,7 +156,7 @@ class _Change(Struct):
     hashes: dict[str, str] = {}
 
 
-def fetch_from_run(context: Context, name: str, aside: Path) -> str:
+def fetch_from_run(context: Context, name: str, aside: Path) -> None:
     """Copy the skill ``RUN_ID/NAME`` below ``aside``: the files of a directory of that name.
 
     It is looked for among the outputs of the run, then among the files that the run wrote in the project.
@@ -176,7 +177,7 @@ def fetch_from_run(context: Context, name: str, aside: Path) -> str:
                 _copy(output, aside / wanted / names.file(path)[len(found[0]) + 1 :])
             if base is not None:
                 _refuse_others(base / found[0], aside / wanted, context)
-            return ""
+            return
         listed += [f"run:{run_id}/{place}" for place in places]
     made = ", ".join(listed) or "it made none"
     raise PackRefused(f"The run {run_id} made no skill {wanted!r}: {made}.", code="missing")
@@ -199,9 +200,8 @@ def _written(events: Iterable[Event], project: Path) -> dict[str, RunOutput]:
 
 def _refuse_others(place: Path, copied: Path, context: Context) -> None:
     """Raise if the directory in the project contains a file that the run did not write."""
-    known = {file.path for file in files_of(copied, every=True)}
-    other = [file.path for file in files_of(place, every=True) if file.path not in known]
-    other = [path for path in other if not is_cache(path)]
+    there, known = ({file.path for file in files_of(each, every=True)} for each in (place, copied))
+    other = sorted(path for path in there - known if not is_cache(path))
     if other:
         raise PackRefused(
             f"{other[0]!r} in {place} was not written by the run: nothing was installed. "

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -74,30 +75,23 @@ class Repository:
             raise PackRefused(f"{source.url} has no commit at {wanted!r}: nothing was installed.")
         return found
 
-    def open(self, commit: str, directory: str) -> Opened:
+    @contextlib.contextmanager
+    def open(self, commit: str, directory: str) -> Iterator[Opened]:
         """Open all files of a commit below a directory; links and submodules have an objection."""
         listed = self._run(
             "ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{directory}", most=MAX_LISTED_BYTES
         )
-        reader = subprocess.Popen(  # noqa: S603 - git, told object names only
+        with subprocess.Popen(  # noqa: S603 - git, told object names only
             [*self._words, "cat-file", "--batch"],
             env=_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-        )
-        found = []
-        for line in filter(None, listed.split("\0")):
-            about, _, name = line.partition("\t")
-            mode, _, blob, length = about.split()
-            size = int(length) if length.isdigit() else 0
-            objection = "is too large" if size > MAX_UNPACKED_BYTES else ""
-            if mode not in _FILES:
-                objection = "is a link or another repository"
-            found.append(
-                SourceFile(name, size, mode == _EXECUTABLE, partial(_read, reader, name, blob), objection)
-            )
-        return Opened(tuple(found), close=partial(_end, reader))
+        ) as reader:
+            try:
+                yield Opened(tuple(_files(listed, reader)))
+            finally:
+                reader.kill()
 
     def _fetch(self, url: str, wanted: str) -> None:
         self._run("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", url, wanted)
@@ -137,6 +131,17 @@ class Repository:
             return os.fsdecode(out.read())
 
 
+def _files(listed: str, reader: subprocess.Popen[bytes]) -> Iterator[SourceFile]:
+    for line in filter(None, listed.split("\0")):
+        about, _, name = line.partition("\t")
+        mode, _, blob, length = about.split()
+        size = int(length) if length.isdigit() else 0
+        objection = "is too large" if size > MAX_UNPACKED_BYTES else ""
+        if mode not in _FILES:
+            objection = "is a link or another repository"
+        yield SourceFile(name, size, mode == _EXECUTABLE, partial(_read, reader, name, blob), objection)
+
+
 def _read(reader: subprocess.Popen[bytes], name: str, blob: str) -> IO[bytes]:
     """Return an object's content, byte for byte as it was committed."""
     assert reader.stdin is not None
@@ -149,11 +154,6 @@ def _read(reader: subprocess.Popen[bytes], name: str, blob: str) -> IO[bytes]:
     data = reader.stdout.read(int(head[2]))
     reader.stdout.read(1)
     return io.BytesIO(data)
-
-
-def _end(reader: subprocess.Popen[bytes]) -> None:
-    with reader:
-        reader.kill()
 
 
 def _size_of(place: Path) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -55,7 +54,7 @@ class SiteSource(Struct, frozen=True):
 
 
 class KindSource(Struct, frozen=True):
-    """A source of a kind that the caller provides, such as ``run:ID/NAME``."""
+    """A skill that an agent wrote in a run (``run:ID/NAME``), or one of a server (``mcp:SERVER/NAME``)."""
 
     kind: str
     name: str
@@ -64,9 +63,7 @@ class KindSource(Struct, frozen=True):
 Reference = LocalSource | ArchiveSource | GitSource | SiteSource | KindSource
 
 
-def reference_to(
-    typed: str, *, context: Context, base: Path | None = None, kinds: Collection[str] = ()
-) -> Reference:
+def reference_to(typed: str, *, context: Context, base: Path | None = None) -> Reference:
     """Parse a source; an existing file or directory of that name wins.
 
     >>> here = Context(cwd=Path("/nonexistent"), home=Path("/home/ada"), env={})
@@ -87,7 +84,7 @@ def reference_to(
     elif scheme:
         raise PackRefused(f"Skills cannot come from {typed[:200]!r}: use https://, git+https:// or a path.")
     kind, colon, rest = typed.partition(":")
-    if colon and kind in kinds:
+    if colon and kind in {"run", "mcp"}:
         return KindSource(kind, rest)
     name, wanted = _with_digest(typed)
     path = context.expand(name, base=base)
@@ -166,13 +163,11 @@ def _with_digest(typed: str) -> tuple[str, str | None]:
 
 def hop_of(url: str) -> Hop:
     """Parse an address, which must be https, or http on this machine."""
+    if "@" in re.split("[/?#]", url.partition("://")[2])[0]:
+        text = "An address must not contain a user name or a password: remove them"
+        raise PackRefused(f"{text}; git uses its own credentials. Nothing was installed.")
     try:
-        if "@" in urlsplit(url).netloc:
-            text = "An address must not contain a user name or a password: remove them"
-            raise PackRefused(f"{text}; git uses its own credentials. Nothing was installed.")
         hop = hop_to(url)
-    except ValueError as error:
-        raise PackRefused(f"The address {url[:200]!r} is wrong ({error}): correct it.") from error
     except ToolRefused as error:
         raise PackRefused(f"{error} Nothing was installed.") from error
     if hop.scheme != "https" and not is_here(hop.host):

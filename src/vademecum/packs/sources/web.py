@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import io
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -210,17 +210,17 @@ def fetch_files(files: dict[str, str], digest: str, web: Web, aside: Path) -> Pa
     return aside / ARCHIVE if is_archive else aside
 
 
-def open_fetched(places: dict[str, Path]) -> Opened:
+@contextmanager
+def open_fetched(places: dict[str, Path]) -> Iterator[Opened]:
     """Open what was fetched of a site, each skill below a directory of its own name."""
     files: list[SourceFile] = []
     with ExitStack() as stack:
         for name, place in places.items():
-            opened = open_path(place)
-            stack.callback(opened.close)
+            opened = stack.enter_context(open_path(place))
             if document_in(file.name for file in opened.files) is None:
                 raise PackRefused(f"{name!r} has no {SKILL_FILE} at its top: nothing was installed.")
             files += [structs.replace(file, name=f"{name}/{file.name}") for file in opened.files]
-        return Opened(tuple(files), stack.pop_all().close)
+        yield Opened(tuple(files))
 
 
 def _listing(data: bytes, url: str) -> Site:

@@ -31,8 +31,15 @@ def read_zip(file: IO[bytes], path: Path, size: int) -> ZipFile:
     """Open a zip whose entries are all checked: by its directory alone, then by their own headers."""
     directory, count = _find_directory(file, path, size)
     archive = ZipFile(file)
-    _check_entries(archive.infolist(), count, path)
-    _check_layout(file, archive.infolist(), path, directory)
+    entries = archive.infolist()
+    if len(entries) != count:
+        kind = "more" if len(entries) > count else "fewer"
+        raise PackRefused(f"{path} contains {kind} entries than it says: nothing was installed.")
+    names = NameCheck()
+    for entry in entries:
+        _check_entry(entry)
+        (names.directory if entry.is_dir() else names.file)(entry.filename)
+    _check_layout(file, entries, path, directory)
     return archive
 
 
@@ -72,16 +79,6 @@ def _large(data: bytes, path: Path, end: int) -> tuple[int, list[int]]:
         if (mark, length, said_at) == (b"PK\x06\x06", _END64.size - 12, at):
             return at, found
     raise PackRefused(f"{path} contradicts itself about its directory: nothing was installed.")
-
-
-def _check_entries(entries: list[ZipInfo], count: int, path: Path) -> None:
-    if len(entries) != count:
-        kind = "more" if len(entries) > count else "fewer"
-        raise PackRefused(f"{path} contains {kind} entries than it says: nothing was installed.")
-    names = NameCheck()
-    for entry in entries:
-        _check_entry(entry)
-        (names.directory if entry.is_dir() else names.file)(entry.filename)
 
 
 def _check_entry(entry: ZipInfo) -> None:
@@ -164,9 +161,7 @@ def _end_of(file: IO[bytes], entry: ZipInfo, following: int) -> int:
     end: int = entry.header_offset + _LOCAL.size + named + extra + entry.compress_size
     if flags & _LATER and 0 < following - end <= 24:
         file.seek(end)
-        forms = [
-            struct.pack(form, *right) for form in ("<3I", "<IQQ") if max(right) <= _LONG_MAX or "Q" in form
-        ]
+        forms = [struct.pack(form, *right) for form in ("<3I", "<IQQ")]
         if file.read(following - end) in {mark + form for form in forms for mark in (b"", b"PK\x07\x08")}:
             return following
     return end
