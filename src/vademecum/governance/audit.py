@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import MsgspecError, Struct, structs
 
-from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
-from vademecum.files import read_capped
-from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
+from vademecum.errors import CharterRefused, RecordDamaged
+from vademecum.governance.charter import Charter, digest_of
 from vademecum.governance.check import (
     SkillCheck,
     facts_of,
@@ -32,8 +30,7 @@ from vademecum.governance.definitions import (
 )
 from vademecum.governance.state import MAX_DEPTH, Change, Charge
 from vademecum.masking import Secrets
-from vademecum.paths import contained
-from vademecum.runs.record import Event, Record
+from vademecum.runs.record import Record
 from vademecum.runs.stored import Difference, PastRun, Replayed
 
 MAX_WAITING = 1000  # outcomes that are kept before they are written
@@ -239,7 +236,7 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
     """
     recorded: Charter | None = None
     compared, found = 0, []
-    for event in _complete(run):
+    for event in run.events:
         try:
             if event.type == "charter":
                 document = from_json(event.data["charter"])
@@ -256,33 +253,6 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
         except (KeyError, TypeError, AttributeError, ValueError, MsgspecError, CharterRefused) as error:
             raise RecordDamaged(f"Event {event.number} of {run.place} is damaged ({error!r}).") from error
     return Replayed(compared, tuple(found))
-
-
-def _complete(run: PastRun) -> Iterator[Event]:
-    """Yield the events of a run; those of earlier versions get the charter and the steps that they lack.
-
-    Such a record keeps its charter in a file, and does not say when an agent last did a skill.
-    """
-    done: dict[tuple[str, str], int] | None = None
-    for event in run.events:
-        data, lacking = event.data, {}
-        if event.type == "charter" and "kept" in data:
-            done = done or {}
-            lacking = {"charter": _kept(run, str(data["kept"]))}
-        elif event.type == "outcome" and done is not None:
-            who = str(data.get("agent")), str(data.get("proposed"))
-            lacking = {"last": done[who]} if who in done else {}
-            if data.get("executed") == data.get("proposed"):
-                done[who] = data.get("step", 0)
-        yield structs.replace(event, data={**data, **lacking}) if lacking else event
-
-
-def _kept(run: PastRun, name: str) -> Any:
-    file = contained(Path(run.place), name)
-    try:
-        return json.loads(read_capped(file, cap=MAX_CHARTER_BYTES))
-    except (OSError, FileRefused, ValueError, RecursionError) as error:
-        raise RecordDamaged(f"The charter of this run cannot be read ({error}): it was {file}.") from error
 
 
 def _facts(row: RecordedOutcome, check: SkillCheck) -> Facts:
@@ -410,7 +380,7 @@ def _changes(charter: Charter, skill: SkillDefinition, agent_type: str) -> str:
 
 def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:
     """Explain a recorded intent by a charter, from the values in the record."""
-    outcomes = [event for event in _complete(run) if event.type == "outcome"]
+    outcomes = [event for event in run.events if event.type == "outcome"]
     found = next((event for event in outcomes if event.number == number), None)
     if found is None:
         known = [event.number for event in outcomes if event.data.get("reasons")]
