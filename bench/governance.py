@@ -189,7 +189,7 @@ def checks(peers: str | None) -> list[list[str]]:
     agents, ledger = people()
     found = charter(1)
 
-    check = partial(found.at(step=STEP, ledger=ledger), "skill-0")
+    check = partial(found.check, "skill-0", step=STEP, ledger=ledger)
     share = sum(bool(check(agent)) for agent in agents) / len(agents)
     print(f"\n{share:.0%} of the {AGENTS:,} agents may act.")
     naive = plain(ledger)
@@ -227,7 +227,7 @@ def by_size() -> list[list[str]]:
     for skills in (10, 100, 1000, 10_000):
         found = charter(skills)
         name = f"skill-{skills - 1}"
-        speed = rate(partial(found.at(step=STEP, ledger=ledger), name), agents)
+        speed = rate(partial(found.check, name, step=STEP, ledger=ledger), agents)
         first = first or speed
         rows.append([f"{skills:,} skills", f"{speed:,.0f}", f"{first / speed:.2f}", "1.2"])
     return rows

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import MsgspecError, Struct, structs
+from msgspec import MsgspecError, Struct
 
 from vademecum.errors import CharterRefused, RecordDamaged
 from vademecum.governance.charter import Charter, digest_of
-from vademecum.governance.check import (
-    SkillCheck,
-    facts_of,
-    not_found,
-)
+from vademecum.governance.check import facts_of
 from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
     MISSING,
     ActionOutcome,
     Clause,
     Reason,
-    SkillDefinition,
     ValidationResult,
     shown,
 )
@@ -70,6 +64,11 @@ class RecordedOutcome(Struct, omit_defaults=True, gc=False):
         """Return the codes of the reasons against it."""
         return tuple(reason["code"] for reason in self.reasons)
 
+    @property
+    def facts(self) -> Facts:
+        """Return the state, the shared state and the parameters, as far as the record has them."""
+        return facts_of(from_json(self.state), from_json(self.parameters))
+
 
 class Audit:
     """Write outcomes into a record, many at a time: at the end of each step, or when enough are waiting.
@@ -93,8 +92,7 @@ class Audit:
         self._record = record
         self._waiting: list[bytes] = []
         self._digest = ""
-        self._charter: Charter | None = None
-        self._skills = 0
+        self._charter: tuple[Charter, int] | None = None  # the one on record, and how many skills it had
         # The same few texts come again and again.
         self._mask = lru_cache(MAX_REMEMBERED)(
             lambda key, text: str(secrets.mask_all({key: text}).popitem()[1])
@@ -103,9 +101,9 @@ class Audit:
     def charter(self, charter: Charter) -> None:
         """Record which charter is in force from here on, unless it is recorded already."""
         skills = len(charter.registry.checks)
-        if charter is self._charter and skills == self._skills:
+        if (charter, skills) == self._charter:
             return
-        self._charter, self._skills = charter, skills
+        self._charter = charter, skills
         self.flush()
         self._digest = charter.digest[:DIGEST_CHARS]
         document = as_json(charter.to_json(), self._mask)
@@ -121,14 +119,15 @@ class Audit:
         for key, *pair in outcome.changes:
             values = [None if value is MISSING else value for value in pair]
             changes[mask("", key)] = values if _are_numbers(values) else as_json(values, mask, key)
+        proposed = mask("", outcome.proposed.skill_id)
         row = RecordedOutcome(
             self._digest,
             outcome.step,
             mask("", str(outcome.agent_id)),
             mask("", str(outcome.agent_type)),
-            mask("", outcome.proposed.skill_id),
+            proposed,
             outcome.approved,
-            outcome.executed,
+            None if outcome.executed is None else proposed,
             last,
             outcome.charged,
             as_json(said, mask) if said else {},
@@ -139,11 +138,7 @@ class Audit:
             outcome.rolled_back,
             outcome.shadow,
         )
-        try:
-            data = msgspec.json.encode(row)
-        except UnicodeEncodeError:  # half a character
-            data = json.dumps(structs.asdict(row), ensure_ascii=False).encode("utf-8", "replace")
-        self._waiting.append(data)
+        self._waiting.append(msgspec.json.encode(row))
         if len(self._waiting) >= MAX_WAITING:
             self.flush()
 
@@ -204,13 +199,13 @@ def from_json(value: Any) -> Any:
         return [from_json(item) for item in value]
     if not isinstance(value, dict):
         return value
-    match value:
-        case {"$float": str(text)} if len(value) == 1:
+    match [*value.items()]:
+        case [("$float", str(text))]:
             return float(text)
-        case {"$int": str(text)} if len(value) == 1:
+        case [("$int", str(text))]:
             return int(text, 16)
-        case {"$dict": dict(inner)} if len(value) == 1:
-            return {key: from_json(item) for key, item in inner.items()}
+        case [("$dict", dict(inner))]:
+            value = inner
     return {key: from_json(item) for key, item in value.items()}
 
 
@@ -255,26 +250,14 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
     return Replayed(compared, tuple(found))
 
 
-def _facts(row: RecordedOutcome, check: SkillCheck) -> Facts:
-    """Return the state, the shared state and the parameters of an outcome, as far as the record has them."""
-    seen = from_json(row.state)
-    values = tuple(seen.get(str(path), MISSING) for path in check.reads)
-    return facts_of(check.reads, values, from_json(row.parameters))
-
-
 def _checked(row: RecordedOutcome, charter: Charter) -> ValidationResult:
-    """Return how a charter checks a recorded intent."""
-    check = charter.registry.skill_check(row.proposed)
-    if check is None:
-        return not_found(row.proposed)
     last = {} if row.last is None else {row.proposed: row.last}
-    return charter.decide(row.proposed, row.agent_type, _facts(row, check), last=last, step=row.step)
+    return charter.decide(row.proposed, row.agent_type, row.facts, last, row.step)
 
 
 def _charged(row: RecordedOutcome, charter: Charter) -> Charge | None:
-    """Return what a charter charges for a recorded intent."""
     check = charter.registry.skill_check(row.proposed)
-    return None if check is None or row.shadow else check.charge(_facts(row, check))
+    return None if check is None or row.shadow else check.charge(row.facts)
 
 
 class _Verdict(NamedTuple):
@@ -293,7 +276,6 @@ class _Verdict(NamedTuple):
 
 
 def _decided(row: RecordedOutcome, charter: Charter, recorded: Charter) -> _Verdict:
-    """Return the verdict of a charter on a recorded intent."""
     codes = _codes(_checked(row, charter))
     if "not-found" in codes or (codes and not row.shadow):
         return _Verdict(codes)
@@ -368,14 +350,10 @@ def stages_of(charter: Charter, skill_id: str, agent_type: str, result: Validati
     for name, mask, text in asked:
         holds = not bits & mask if text or bits & mask else None
         stages.append(Stage(name, holds, text or "nothing asked", result.only(mask).reasons))
-    return [*stages, Stage("may change", holds=None, text=_changes(charter, skill, agent_type))]
-
-
-def _changes(charter: Charter, skill: SkillDefinition, agent_type: str) -> str:
-    listed = ", ".join(skill.allowed_state_changes) or "nothing"
-    if charter.roles is None:
-        return listed
-    return f"{listed}; the role may write {', '.join(charter.roles.role_of(agent_type).writes) or 'nothing'}"
+    may = ", ".join(skill.allowed_state_changes) or "nothing"
+    if charter.roles is not None:
+        may += f"; the role may write {', '.join(charter.roles.role_of(agent_type).writes) or 'nothing'}"
+    return [*stages, Stage("may change", holds=None, text=may)]
 
 
 def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:

@@ -21,11 +21,7 @@ from numpy.typing import NDArray
 
 from vademecum.governance import conditions as c
 from vademecum.governance.charter import Charter
-from vademecum.governance.check import (
-    SkillCheck,
-    not_found,
-    put,
-)
+from vademecum.governance.check import SkillCheck, not_found, put
 from vademecum.governance.definitions import EMPTY, MISSING, Clause, ValidationResult
 
 Array = NDArray[Any]
@@ -68,7 +64,7 @@ def batch(  # noqa: PLR0913 - what a check depends on
             return not_found(skill_id)
         agent_type = population.types[int(population.codes[row])]
         state, params, last = population.row(row, check)
-        return charter.decide(skill_id, agent_type, (state, world, params), last=last, step=step)
+        return charter.decide(skill_id, agent_type, (state, world, params), last, step)
 
     if check is None:
         bits = np.full(population.size, Clause.UNKNOWN, np.uint64)
@@ -92,12 +88,9 @@ def _clauses(
     yield Clause.PARAMETERS, not any(parameter.required for parameter in skill.output_schema.values())
     yield Clause.ROLE, population.are_of(lambda name: rights.check_skill(name, skill.skill_id).valid)
     yield Clause.TYPE, population.are_of(check.is_for)
-    conditions = Vectors(population.column, world, strict=check.strict)
-    for number, condition in enumerate(check.conditions):
-        yield Clause.FIRST_CONDITION << number, conditions.holds(condition.tree)
-    if check.cost is not None:
-        costs = Vectors(population.column, world, strict=True)
-        yield Clause.COST, costs.holds(_affordable(check.cost.tree, check.purse))
+    for bit, tree in check.clauses:
+        strict = check.strict or bit == Clause.COST
+        yield bit, Vectors(population.column, world, strict=strict).holds(tree)
     last = population.column(f"last.{skill.skill_id}")
     if check.cooldown and last is not None:
         latest = step - check.cooldown
@@ -116,13 +109,6 @@ def _failing(clauses: Iterator[tuple[int, Any]], size: int) -> NDArray[np.uint64
     for place, rows in by_byte.items():
         bits.view(np.uint8).reshape(-1, 8)[:, place] = rows
     return bits
-
-
-def _affordable(cost: c.Tree, purse: c.Path) -> c.Tree:
-    if isinstance(cost, c.Constant):
-        return c.Compare(">=", purse, cost)
-    nothing, left = c.Constant(0), c.Compute("-", purse, cost)
-    return c.Join("and", c.Compare(">=", cost, nothing), c.Compare(">=", left, nothing))
 
 
 class _Population:
@@ -155,17 +141,18 @@ class _Population:
         """Return one agent as the single check takes it: its state, its parameters and its last steps."""
         state: dict[str, Any] = {}
         params: dict[str, Any] = {}
-        for path in check.reads:
-            if c.rooted(path)[0] == 0:
-                self._put(state, path.parts, str(path), row)
+        for name in check.reads:
+            root, parts = c.rooted(name.split("."))
+            if root == 0:
+                self._put(state, parts, name, row)
         for name in self.said:
-            self._put(params, (name,), f"params.{name}", row)
+            self._put(params, [name], f"params.{name}", row)
         skill_id = check.skill.skill_id
         steps = self.column(f"last.{skill_id}")
         last = {} if steps is None or steps[row] < 0 else {skill_id: int(steps[row])}
         return state, params, last
 
-    def _put(self, into: dict[str, Any], parts: tuple[str, ...], name: str, row: int) -> None:
+    def _put(self, into: dict[str, Any], parts: Sequence[str], name: str, row: int) -> None:
         column = self.column(name)
         if column is None and len(parts) > 1:
             column, parts = self.column(parts[0]), parts[:1]  # a column of dictionaries, perhaps
@@ -225,13 +212,10 @@ class Vectors:
     def holds(self, tree: c.Tree) -> Array:
         """Return a tree as flags."""
         found = self._value(tree)
-        if found.dtype.kind == "b":
-            return found
-        if found.dtype.kind != "U":
-            return np.not_equal(found, 0)
-        if self.strict:
+        kind = found.dtype.kind
+        if kind == "U" and self.strict:
             raise NotVector
-        return np.not_equal(found, "")
+        return found if kind == "b" else np.not_equal(found, "" if kind == "U" else 0)
 
     def _value(self, tree: c.Tree) -> Array:
         match tree:
@@ -262,7 +246,7 @@ class Vectors:
                 assert_never(tree)
 
     def _at(self, path: c.Path) -> Array:
-        if c.rooted(path)[0] == 1:
+        if c.rooted(path.parts)[0] == 1:
             return _constant(c.read(path, MISSING)((EMPTY, self.world, EMPTY)))
         values = self.column(str(path))
         if values is None or isinstance(values, np.ma.MaskedArray):

@@ -265,7 +265,7 @@ class Broker:
         found = CheckedIntent(agent, self.step, agent.id, agent.type, agent.state, intent)
         past = self.ledger.agents.get(found.agent_id, EMPTY)
         facts = found.state, self._world, intent.parameters
-        found.result = self.charter.decide(skill_id, found.agent_type, facts, last=past, step=self.step)
+        found.result = self.charter.decide(skill_id, found.agent_type, facts, past, self.step)
         check = found.check = self.charter.registry.skill_check(skill_id)
         if check is None:
             if type(skill_id) is not str:  # callers may pass anything

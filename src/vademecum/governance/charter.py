@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import SkillCheck, not_found
+from vademecum.governance.check import CONSTRAINTS, LIKE, SkillCheck, not_found
 from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
     EMPTY,
@@ -29,6 +30,7 @@ from vademecum.governance.definitions import (
 from vademecum.governance.reading import lint, read_draft
 from vademecum.governance.roles import UNRESTRICTED, Role, RoleEnforcer, covered
 from vademecum.governance.state import WORLD, Change, Ledger
+from vademecum.nearest import nearest
 from vademecum.skill.skill import Problem
 
 if TYPE_CHECKING:
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
 CHARTER_FILE = "skill_registry.yaml"
 MAX_CHARTER_BYTES = 64 * 1024 * 1024
 _NOTHING = Ledger()
-
-CheckNow = Callable[..., ValidationResult]
 
 
 class SkillRegistry:
@@ -97,7 +97,14 @@ class SkillRegistry:
         """Add a skill, or raise ``CharterRefused`` if its id is taken or its definition is wrong."""
         if skill.skill_id in self.checks:
             raise CharterRefused(f"The skill {skill.skill_id!r} is there already: choose another skill_id.")
-        self.checks[skill.skill_id] = SkillCheck(skill, strict=self.strict)
+        check = SkillCheck(skill, strict=self.strict)
+        wrong = [text for _, _, text in check.problems]
+        for key in skill.institutional_constraints:
+            if key not in CONSTRAINTS and (near := nearest(key, CONSTRAINTS, like=LIKE)):
+                wrong.append(f"There is no constraint {key!r}: did you mean {near!r}?")
+        if wrong:
+            raise CharterRefused(f"The definition of {skill.skill_id!r} is wrong: {' '.join(wrong)}")
+        self.checks[skill.skill_id] = check
 
     def get(self, skill_id: str) -> SkillDefinition | None:
         """Return the definition of a skill, or ``None``."""
@@ -152,8 +159,7 @@ class Charter:
         self.rights = UNRESTRICTED if roles is None else roles
         self.strict = registry.strict
         self.default_skill = registry.get_default_skill()
-        self._checks = registry.checks
-        self._by_role: dict[tuple[str, str], ValidationResult] = {}
+        self._by_role = cache(self.rights.check_skill)
 
     def guard(
         self, agent_type: str, state: dict[str, Any] | None = None, *, name: str = "default"
@@ -196,19 +202,16 @@ class Charter:
         return whole
 
     def decide(
-        self, skill_id: str, agent_type: str, facts: Facts, *, last: Mapping[str, int], step: int
+        self, skill_id: str, agent_type: str, facts: Facts, last: Mapping[str, int], step: int
     ) -> ValidationResult:
         """Check everything that must hold before a skill is executed: existence, role, type, parameters,
         preconditions, cost and cooldown.
         """
-        try:
-            found = self._checks[skill_id]
-        except (KeyError, TypeError):  # a model may say anything, also what cannot be a key
+        found = self.registry.skill_check(skill_id)
+        if found is None:
             return not_found(skill_id)
         result = found.check(agent_type, facts, last, step)
-        role = self._by_role.get((agent_type, skill_id))
-        if role is None:
-            role = self._by_role[agent_type, skill_id] = self.rights.check_skill(agent_type, skill_id)
+        role = self._by_role(agent_type, skill_id)
         return role.plus(result) if role.bits else result
 
     def check(  # noqa: PLR0913 - what a check depends on
@@ -222,19 +225,8 @@ class Charter:
         ledger: Ledger = _NOTHING,
     ) -> ValidationResult:
         """Check one skill for one agent."""
-        return self.at(world=world, step=step, ledger=ledger)(skill_id, agent, parameters)
-
-    def at(self, *, world: Mapping[str, Any] = EMPTY, step: int = 0, ledger: Ledger = _NOTHING) -> CheckNow:
-        """Return ``check`` with the shared state, step and ledger given once, for many agents."""
-        decide, histories = self.decide, ledger.agents
-
-        def check(
-            skill_id: str, agent: GovernedAgent, parameters: Mapping[str, Any] = EMPTY, /
-        ) -> ValidationResult:
-            last = histories.get(agent.id, EMPTY)
-            return decide(skill_id, agent.type, (agent.state, world, parameters), last=last, step=step)
-
-        return check
+        last = ledger.agents.get(agent.id, EMPTY)
+        return self.decide(skill_id, agent.type, (agent.state, world, parameters), last, step)
 
     def feasible(
         self,
@@ -245,13 +237,13 @@ class Charter:
         ledger: Ledger = _NOTHING,
     ) -> list[str]:
         """Return the skills that an agent can carry out now, with some parameters."""
-        check = self.at(world=world, step=step, ledger=ledger)
+        check = partial(self.check, world=world, step=step, ledger=ledger)
         found = self.registry.checks.items()
         return [name for name, each in found if not check(name, agent).bits & ~each.correctable]
 
     def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> ValidationResult:
         """Return a reason for each change that the skill does not list, or that the role may not write."""
-        listed = tuple(self._checks[skill_id].skill.allowed_state_changes)
+        listed = tuple(self.registry.checks[skill_id].skill.allowed_state_changes)
         writes = tuple(self.rights.role_of(agent_type).writes)
         wrong = [
             change for change in changes if not (covered(change[0], listed) and covered(change[0], writes))

@@ -17,7 +17,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, assert_never, cast
 
 from msgspec import Struct, structs
@@ -336,10 +336,10 @@ def value_of(tree: Tree, *, strict: bool) -> Function:
             assert_never(tree)
 
 
-def rooted(path: Path) -> tuple[int, tuple[str, ...]]:
-    """Return which of the three mappings a path begins in, and the parts from there."""
-    root = ROOTS.get(path.parts[0], 0) if len(path.parts) > 1 else 0
-    return root, path.parts[1:] if root else path.parts
+def rooted(parts: Sequence[str]) -> tuple[int, Sequence[str]]:
+    """Return which of the three mappings a path begins in, and its parts from there."""
+    root = ROOTS.get(parts[0], 0) if len(parts) > 1 else 0
+    return root, parts[1:] if root else parts
 
 
 def _is_field(tree: Tree) -> bool:
@@ -349,7 +349,7 @@ def _is_field(tree: Tree) -> bool:
 
 def read(path: Path, default: Any) -> Function:
     """Return a function with the value at a path, or ``default`` if there is none."""
-    root, parts = rooted(path)
+    root, parts = rooted(path.parts)
     if len(parts) == 1 and not path.is_parameter:  # what is said may be no mapping
         (name,) = parts
         return lambda facts: facts[root].get(name, default)

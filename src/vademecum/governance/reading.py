@@ -206,7 +206,9 @@ def _skill(written: Any, place: str, draft: Draft) -> None:
         text = f"implementation_mapping is {mapping!r}: write {forms}."
         draft.wrong("value", text, f"{place}.implementation_mapping")
     # Conditions and constraints are parsed here, so that their problems have lines.
-    check = SkillCheck(found, note=lambda key, code, text: draft.wrong(code, text, f"{place}.{key}"))
+    check = SkillCheck(found)
+    for key, code, text in check.problems:
+        draft.wrong(code, text, f"{place}.{key}")
     draft.skills.append(Placed(check, place))
 
 
@@ -371,8 +373,8 @@ def _strictness(draft: Draft) -> None:
     places = [
         f"{placed.place}.preconditions[{number}]"
         for placed in draft.skills
-        for number, text in enumerate(placed.check.skill.preconditions)
-        if any(each.text == text and strict_differs(each.tree) for each in placed.check.conditions)
+        for number, condition in enumerate(placed.check.conditions)
+        if strict_differs(condition.tree)
     ]
     if places:
         lines = dict.fromkeys(str(draft.lines[place]) for place in places[:MAX_SHOWN])
