@@ -93,8 +93,7 @@ def _clauses(
         yield bit, Vectors(population.column, world, strict=strict).holds(tree)
     last = population.column(f"last.{skill.skill_id}")
     if check.cooldown and last is not None:
-        latest = step - check.cooldown
-        yield Clause.COOLDOWN, last <= latest if latest >= NEVER else last < 0
+        yield Clause.COOLDOWN, last <= max(step - check.cooldown, NEVER)
 
 
 def _failing(clauses: Iterator[tuple[int, Any]], size: int) -> NDArray[np.uint64]:

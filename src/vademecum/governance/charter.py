@@ -337,7 +337,7 @@ def lint_text(text: str) -> Linted:
     lint(draft)
     if any(problem.severity == "error" for problem in draft.problems):
         return Linted(None, None, tuple(draft.problems), len(draft.skills))
-    skills = (placed.check.skill for placed in draft.skills)
+    skills = (check.skill for check in draft.skills.values())
     registry = SkillRegistry(skills, default_skill=draft.default_skill, strict=draft.strict)
     roles = None if draft.roles is None else RoleEnforcer(draft.roles)
     return Linted(registry, roles, tuple(draft.problems), len(draft.skills))

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
@@ -43,18 +43,11 @@ FUNCTION = re.compile(r"[^\W\d_]\w*(\.[^\W\d_]\w*)*")
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
-class Placed(NamedTuple):
-    """A skill, and where it is: ``skills[0]``."""
-
-    check: SkillCheck
-    place: str
-
-
 @dataclass(slots=True)
 class Draft:
     """The content of a charter file, as far as it could be read, with the line of every path."""
 
-    skills: list[Placed] = field(default_factory=list)
+    skills: dict[str, SkillCheck] = field(default_factory=dict)  # by their places: ``skills[0]``
     default_skill: str | None = None
     strict: bool = False
     roles: dict[str, Role] | None = None
@@ -209,7 +202,7 @@ def _skill(written: Any, place: str, draft: Draft) -> None:
     check = SkillCheck(found)
     for key, code, text in check.problems:
         draft.wrong(code, text, f"{place}.{key}")
-    draft.skills.append(Placed(check, place))
+    draft.skills[place] = check
 
 
 def _is_json_schema(written: Any) -> bool:
@@ -268,10 +261,6 @@ def _as_text(accepts: Callable[[str], bool], otherwise: str) -> _Read:
     return read
 
 
-def _kind(value: Any, place: str, draft: Draft) -> Any:
-    return value if value in KINDS else _wrong(f"is {value!r}: write one of {', '.join(KINDS)}", place, draft)
-
-
 def _mapping(written: Any, place: str, draft: Draft) -> dict[str, Any]:
     if not isinstance(written, dict):
         _wrong("is not a mapping: write keys with values below it", place, draft)
@@ -307,7 +296,7 @@ _SKILL: dict[str, _Read] = {
 }
 _ROLE: dict[str, _Read] = dict.fromkeys(("skills", "reads", "writes"), _texts)
 _PARAMETER: dict[str, _Read] = {
-    "type": _kind,
+    "type": _value(lambda value: value in KINDS, f"is not known: write one of {', '.join(KINDS)}"),
     "min": _number,
     "max": _number,
     "enum": _list_of(_scalar, empty="enum is empty: write the choices, or leave it out."),
@@ -317,21 +306,21 @@ _PARAMETER: dict[str, _Read] = {
 
 def lint(draft: Draft) -> None:
     """Add to a draft every problem that shows only when its parts are compared."""
-    skills: dict[str, Placed] = {}
-    for placed in draft.skills:
-        name, place = placed.check.skill.skill_id, f"{placed.place}.skill_id"
-        first = skills.setdefault(name, placed)
-        if first is not placed:
-            line = draft.lines[f"{first.place}.skill_id"]
+    places: dict[str, str] = {}  # of the skills, by their ids
+    for place, check in draft.skills.items():
+        name = check.skill.skill_id
+        first = places.setdefault(name, place)
+        if first != place:
+            line = draft.lines[f"{first}.skill_id"]
             text = f"The skill {name!r} is there already, on line {line}: choose another skill_id."
-            draft.wrong("duplicate-id", text, place)
-    _references(skills, draft)
-    _reach(skills, draft)
+            draft.wrong("duplicate-id", text, f"{place}.skill_id")
+    _references(places, draft)
+    _reach(places, draft)
     _strictness(draft)
     draft.problems.sort(key=lambda problem: problem.line or 0)
 
 
-def _references(skills: Mapping[str, Placed], draft: Draft) -> None:
+def _references(skills: Mapping[str, str], draft: Draft) -> None:
     """Find names of skills that do not exist."""
     name = draft.default_skill
     if name is not None and name not in skills:
@@ -344,14 +333,14 @@ def _references(skills: Mapping[str, Placed], draft: Draft) -> None:
                 draft.wrong("unknown-reference", text, f"roles.{name}.skills[{number}]")
 
 
-def _reach(skills: Mapping[str, Placed], draft: Draft) -> None:
+def _reach(skills: Mapping[str, str], draft: Draft) -> None:
     """Find skills that no type can use, and types that can use no skill."""
     roles = UNRESTRICTED if draft.roles is None else RoleEnforcer(draft.roles)
     first: dict[str, str] = {}  # every type that the charter names, with its place
     eligible = defaultdict[str, list[str]](list)
-    for name, placed in skills.items():
-        for number, type_ in enumerate(placed.check.skill.eligible_agent_types):
-            first.setdefault(type_, f"{placed.place}.eligible_agent_types[{number}]")
+    for name, skill in skills.items():
+        for number, type_ in enumerate(draft.skills[skill].skill.eligible_agent_types):
+            first.setdefault(type_, f"{skill}.eligible_agent_types[{number}]")
             eligible[type_].append(name)
     first |= {type_: f"roles.{type_}" for type_ in draft.roles or ()}
     used: set[str] = set()
@@ -363,7 +352,7 @@ def _reach(skills: Mapping[str, Placed], draft: Draft) -> None:
             draft.wrong("no-feasible-skill", text, place)
     for name in skills.keys() - used:
         text = f"No agent type can ever use {name!r}: no role that may propose it is eligible for it."
-        draft.wrong("unreachable", text, f"{skills[name].place}.skill_id")
+        draft.wrong("unreachable", text, f"{skills[name]}.skill_id")
 
 
 def _strictness(draft: Draft) -> None:
@@ -371,9 +360,9 @@ def _strictness(draft: Draft) -> None:
     if draft.strict:
         return
     places = [
-        f"{placed.place}.preconditions[{number}]"
-        for placed in draft.skills
-        for number, condition in enumerate(placed.check.conditions)
+        f"{place}.preconditions[{number}]"
+        for place, check in draft.skills.items()
+        for number, condition in enumerate(check.conditions)
         if strict_differs(condition.tree)
     ]
     if places:
