@@ -97,10 +97,10 @@ class CheckedIntent(Struct, gc=False):
     agent_type: str
     state: State
     intent: Intent
-    check: SkillCheck | None = None
-    result: ValidationResult = VALID
-    seen: Mapping[str, Any] = EMPTY
-    last: int | None = None  # the step at which the agent last did this skill
+    check: SkillCheck | None
+    result: ValidationResult
+    seen: Mapping[str, Any]
+    last: int | None  # the step at which the agent last did this skill
     charge: Charge | None = None
 
     @property
@@ -259,22 +259,16 @@ class Broker:
         """Check an intent against the charter as it is now."""
         if self._audit is not None:
             self._audit.charter(self.charter)
-        skill_id, params = intent.skill_id, intent.parameters
-        if params or params is None:
-            intent = Intent(skill_id, copied(params or {}))
-        found = CheckedIntent(agent, self.step, agent.id, agent.type, agent.state, intent)
-        past = self.ledger.agents.get(found.agent_id, EMPTY)
-        facts = found.state, self._world, intent.parameters
-        found.result = self.charter.decide(skill_id, found.agent_type, facts, past, self.step)
-        check = found.check = self.charter.registry.skill_check(skill_id)
-        if check is None:
-            if type(skill_id) is not str:  # callers may pass anything
-                found.intent = Intent(shown(skill_id), intent.parameters)
-            return found
-        found.last = past.get(skill_id)
-        if self._audit is not None and check.reads:
-            found.seen = check.look(facts)
-        return found
+        skill_id: Any = intent.skill_id  # callers may pass anything, and change it later
+        skill_id = skill_id if isinstance(skill_id, str) else shown(skill_id)
+        intent = Intent(skill_id, copied(intent.parameters) if intent.parameters else {})
+        name, kind, step = agent.id, agent.type, self.step
+        past = self.ledger.agents.get(name, EMPTY)
+        facts = agent.state, self._world, intent.parameters
+        result = self.charter.decide(skill_id, kind, facts, past, step)
+        check, last = self.charter.registry.skill_check(skill_id), past.get(skill_id)
+        seen = EMPTY if check is None or self._audit is None else check.look(facts)
+        return CheckedIntent(agent, step, name, kind, facts[0], intent, check, result, seen, last)
 
     def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
         decision = self._decide(agent, intent if isinstance(intent, Intent) else Intent(intent))
@@ -344,12 +338,10 @@ class Broker:
     ) -> ActionOutcome:
         """Return and record the outcome; ``after`` was found when the engine had acted."""
         result, intent, charge = decision.result.plus(after), decision.intent, decision.charge
-        feedback, correctable = "", False
-        if result.bits:
-            check = decision.check
-            correctable = not result.bits & ~(Clause.UNKNOWN if check is None else check.correctable)
-            if self.policy.feedback:
-                feedback = self.feedback(decision.agent, intent.skill_id, result)
+        correctable = Clause.UNKNOWN if decision.check is None else decision.check.correctable
+        feedback = ""
+        if result.bits and self.policy.feedback:
+            feedback = self.feedback(decision.agent, intent.skill_id, result)
         outcome = ActionOutcome(
             decision.step,
             decision.agent_id,
@@ -361,7 +353,7 @@ class Broker:
             changes,
             output,
             feedback,
-            correctable,
+            correctable=bool(result.bits) and not result.bits & ~correctable,
             rolled_back=not after.valid and not executed,
             shadow=self.policy.shadow,
             charged=charge.path if charge is not None and executed else None,
@@ -385,23 +377,19 @@ def _replaced(names: Iterable[str]) -> ValidationResult:
     return refusal(*found, bits=Clause.AFTERWARDS)
 
 
-def _words_of(error: Exception) -> str:
-    """Return the text of an exception, which may itself fail: it is the engine's own."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - an act always has an outcome
-        return "without words"
-
-
 def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:
     """Return the result for an act that an error ended."""
     mapping, kind = decision.mapping, type(error).__name__
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - it is the engine's own, and an act always has an outcome
+        words = "without words"
     if isinstance(error, StateRefused):
-        text = f"The state cannot be compared: {error}"
+        text = f"The state cannot be compared: {words}"
         reason = Reason("state", "allowed_state_changes", None, "plain data", text)
     else:
         code, text = "interrupted", f"The engine was interrupted in {mapping!r} ({kind})"
         if isinstance(error, Exception):
-            code, text = "engine", f"The engine failed in {mapping!r} ({kind}: {_words_of(error)})"
+            code, text = "engine", f"The engine failed in {mapping!r} ({kind}: {words})"
         reason = Reason(code, "implementation_mapping", kind, mapping, text)
     return refusal(reason, bits=Clause.AFTERWARDS)

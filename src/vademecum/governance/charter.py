@@ -335,9 +335,9 @@ def lint_text(text: str) -> Linted:
     """Read a charter's text and return everything that is wrong with it."""
     draft = read_draft(text)
     lint(draft)
-    if any(problem.severity == "error" for problem in draft.problems):
-        return Linted(None, None, tuple(draft.problems), len(draft.skills))
-    skills = (check.skill for check in draft.skills.values())
-    registry = SkillRegistry(skills, default_skill=draft.default_skill, strict=draft.strict)
-    roles = None if draft.roles is None else RoleEnforcer(draft.roles)
+    registry = roles = None
+    if all(problem.severity != "error" for problem in draft.problems):
+        skills = (check.skill for check in draft.skills.values())
+        registry = SkillRegistry(skills, default_skill=draft.default_skill, strict=draft.strict)
+        roles = None if draft.roles is None else RoleEnforcer(draft.roles)
     return Linted(registry, roles, tuple(draft.problems), len(draft.skills))
