@@ -98,7 +98,7 @@ def test_register_and_get() -> None:  # M2
     assert rest is not None
     assert rest.implementation_mapping == "pass_turn"
     assert (found.get("nope"), found.get_execution_mapping("nope")) == (None, None)
-    assert found.get_default_skill() == "elevate"
+    assert found.default_skill == "elevate"
 
 
 @pytest.mark.parametrize(

@@ -149,11 +149,10 @@ class Broker:
         world: State | None = None,
         audit: Audit | None = None,
         ledger: Ledger | None = None,
-        step: int = 0,
     ) -> None:
         self._world: State = {} if world is None else world
         self.ledger = Ledger() if ledger is None else ledger
-        self.step = step
+        self.step = 0
         self.policy = policy
         self._engine = engine
         self._audit = audit
@@ -189,7 +188,7 @@ class Broker:
             if outcome.executed is not None or not outcome.correctable:
                 break
             feedback = outcome.feedback
-        default = self.charter.default_skill
+        default = self.charter.registry.default_skill
         if outcome.executed is not None or default is None:
             return outcome
         instead = self.propose(agent, default)
@@ -271,17 +270,35 @@ class Broker:
         return CheckedIntent(agent, step, name, kind, facts[0], intent, check, result, seen, last)
 
     def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
+        """Check an intent, let the engine act, compare the state with what it was, and commit or undo."""
         decision = self._decide(agent, intent if isinstance(intent, Intent) else Intent(intent))
-        shadow = self.policy.shadow
+        shadow, before = self.policy.shadow, None
         if decision.check is None or (decision.result.bits and not shadow):
             return self._close(decision)
         try:
             before = StateSnapshot(decision.state, self._world)
-        except StateRefused as error:
-            return self._close(decision, after=_failed(decision, error))
-        if not shadow:
-            self._charge(decision)
-        return self._carry_out(decision, before)
+            if not shadow:
+                self._charge(decision)
+            output = self._call(decision)
+            changes = before.changes()
+            replaced = decision.replaced()
+        except BaseException as error:
+            _undo(decision, before)
+            outcome = self._close(decision, after=_failed(decision, error))
+            if isinstance(error, Exception):
+                return outcome
+            if self._audit is not None:
+                self._audit.flush()
+            raise
+        skill_id, charge = decision.intent.skill_id, decision.charge
+        changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
+        after = self.charter.objections(decision.agent_type, skill_id, by_engine).plus(_replaced(replaced))
+        committed = after.valid or shadow
+        if committed:
+            self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
+        else:
+            _undo(decision, before)
+        return self._close(decision, changes, output, executed=committed, after=after)
 
     def _charge(self, decision: CheckedIntent) -> None:
         assert decision.check is not None
@@ -289,32 +306,6 @@ class Broker:
         if charge is not None:
             charge.purse[charge.key] = charge.left
             decision.charge = charge
-
-    def _carry_out(self, decision: CheckedIntent, before: StateSnapshot) -> ActionOutcome:
-        """Let the engine act, compare the state with what it was before the charge, and commit or undo."""
-        charge = decision.charge
-        try:
-            output = self._call(decision)
-            changes = before.changes()
-            replaced = decision.replaced()
-        except BaseException as error:
-            _undo(decision, before)
-            outcome = self._close(decision, after=_failed(decision, error))
-            if not isinstance(error, Exception):
-                if self._audit is not None:
-                    self._audit.flush()
-                raise
-            return outcome
-        skill_id = decision.intent.skill_id
-        changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
-        after = self.charter.objections(decision.agent_type, skill_id, by_engine)
-        after = after.plus(_replaced(replaced)) if replaced else after
-        committed = after.valid or self.policy.shadow
-        if committed:
-            self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
-        else:
-            _undo(decision, before)
-        return self._close(decision, changes, output, executed=committed, after=after)
 
     def _call(self, decision: CheckedIntent) -> Any:
         mapping, params = decision.mapping, decision.intent.parameters
@@ -363,8 +354,9 @@ class Broker:
         return outcome
 
 
-def _undo(decision: CheckedIntent, before: StateSnapshot) -> None:
-    before.restore()
+def _undo(decision: CheckedIntent, before: StateSnapshot | None) -> None:
+    if before is not None:
+        before.restore()
     for name, value in decision.replaced().items():
         with suppress(Exception):  # an attribute that cannot be set has not been changed either
             setattr(decision.agent, name, value)
@@ -374,7 +366,7 @@ def _replaced(names: Iterable[str]) -> ValidationResult:
     """Return the result for attributes of an agent that the engine replaced."""
     text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
     found = [Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in names]
-    return refusal(*found, bits=Clause.AFTERWARDS)
+    return refusal(*found, bits=Clause.AFTERWARDS) if found else VALID
 
 
 def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:

@@ -27,7 +27,7 @@ from vademecum.governance.definitions import (
     ValidationResult,
     shown,
 )
-from vademecum.governance.reading import lint, read_draft
+from vademecum.governance.reading import read_draft
 from vademecum.governance.roles import UNRESTRICTED, Role, RoleEnforcer, covered
 from vademecum.governance.state import WORLD, Change, Ledger
 from vademecum.nearest import nearest
@@ -43,6 +43,8 @@ _NOTHING = Ledger()
 
 class SkillRegistry:
     """The definitions of all skills. It checks eligibility and preconditions.
+
+    ``default_skill`` is the skill for an agent that can do nothing else.
 
     By default a field counts as true or false as in Python, and a missing field is false. With ``strict``
     a missing field denies, and so does one that is neither a boolean nor a number.
@@ -63,7 +65,7 @@ class SkillRegistry:
     ) -> None:
         self.strict = strict
         self.checks: dict[str, SkillCheck] = {}
-        self._default = default_skill
+        self.default_skill = default_skill
         for skill in skills:
             self.register(skill)
         if default_skill is not None and default_skill not in self.checks:
@@ -88,10 +90,6 @@ class SkillRegistry:
     def skills(self) -> dict[str, SkillDefinition]:
         """Return all definitions by id, in the order of registration."""
         return {name: check.skill for name, check in self.checks.items()}
-
-    def __len__(self) -> int:
-        """Return the number of skills."""
-        return len(self.checks)
 
     def register(self, skill: SkillDefinition) -> None:
         """Add a skill, or raise ``CharterRefused`` if its id is taken or its definition is wrong."""
@@ -136,10 +134,6 @@ class SkillRegistry:
         skill = self.get(skill_id)
         return None if skill is None else skill.implementation_mapping
 
-    def get_default_skill(self) -> str | None:
-        """Return the skill for an agent that can do nothing else, or ``None``."""
-        return self._default
-
 
 class Charter:
     """A registry and roles, which decide. Without roles, eligibility alone says who may propose a skill.
@@ -157,8 +151,6 @@ class Charter:
         self.registry = registry
         self.roles = roles
         self.rights = UNRESTRICTED if roles is None else roles
-        self.strict = registry.strict
-        self.default_skill = registry.get_default_skill()
         self._by_role = cache(self.rights.check_skill)
 
     def guard(
@@ -194,9 +186,9 @@ class Charter:
     def to_json(self) -> dict[str, Any]:
         """Return the charter as a record keeps it."""
         whole: dict[str, Any] = {"skills": [skill.to_json() for skill in self.skills.values()]}
-        if self.default_skill is not None:
-            whole["default_skill"] = self.default_skill
-        whole["strict"] = self.strict
+        if self.registry.default_skill is not None:
+            whole["default_skill"] = self.registry.default_skill
+        whole["strict"] = self.registry.strict
         if self.roles is not None:
             whole["roles"] = self.roles.to_json()
         return whole
@@ -334,7 +326,6 @@ def lint_charter(path: str | Path) -> Linted:
 def lint_text(text: str) -> Linted:
     """Read a charter's text and return everything that is wrong with it."""
     draft = read_draft(text)
-    lint(draft)
     registry = roles = None
     if all(problem.severity != "error" for problem in draft.problems):
         skills = (check.skill for check in draft.skills.values())

@@ -64,25 +64,24 @@ class Draft:
 
 
 def read_draft(text: str) -> Draft:
-    r"""Read a charter file.
+    r"""Read a charter file, and find every problem in it.
 
     >>> draft = read_draft("skills:\n  - skill_id: rest\n    season: dry\n")
-    >>> [(problem.line, problem.code, problem.severity) for problem in draft.problems][:2]
-    [(3, 'unknown-key', 'warning'), (2, 'missing-key', 'warning')]
+    >>> [(problem.line, problem.code) for problem in draft.problems]
+    [(2, 'missing-key'), (2, 'missing-key'), (3, 'unknown-key')]
     """
-    draft = Draft()
+    draft, document = Draft(), None
     try:
         _refuse(text, draft)
-        document = None if draft.problems else _plain(yaml.compose(text, Loader=_Loader), "", draft)
+        if not draft.problems:
+            document = _plain(yaml.compose(text, Loader=_Loader), "", draft)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         draft.lines[""] = mark.line + 1 if mark is not None else 1
         draft.wrong("invalid-yaml", f"This is not YAML: {error.problem}. Correct this line.", "")
-        return draft
     except (yaml.YAMLError, UnicodeError):
         text = "This is not YAML: it contains a character that is not allowed. Remove it."
         draft.wrong("invalid-yaml", text, "")
-        return draft
     if isinstance(document, dict):
         values, _ = _keys(document, "", draft, _TOP)
         draft.default_skill, draft.strict = values.get("default_skill"), values.get("strict", False)
@@ -91,6 +90,7 @@ def read_draft(text: str) -> Draft:
             draft.wrong("missing-key", "The key 'skills' is missing: a charter has at least one skill.", "")
     elif not draft.problems:
         draft.wrong("not-a-mapping", "A charter is a mapping: begin it with skills:", "")
+    _lint(draft)
     return draft
 
 
@@ -173,7 +173,8 @@ def _keys(
 
 def _skill(written: Any, place: str, draft: Draft) -> None:
     extra: dict[str, Any] = {}
-    if isinstance(written, dict) and _is_json_schema(written.get("output_schema")):
+    schema = written.get("output_schema") if isinstance(written, dict) else None
+    if isinstance(schema, dict) and ("properties" in schema or isinstance(schema.get("type"), str)):
         text = "output_schema is a JSON Schema and is kept aside: write NAME: {type, min, max, enum}."
         draft.wrong("unknown-key", text, f"{place}.output_schema", severity="warning")
         extra["json_schema"] = written.pop("output_schema")
@@ -203,12 +204,6 @@ def _skill(written: Any, place: str, draft: Draft) -> None:
     for key, code, text in check.problems:
         draft.wrong(code, text, f"{place}.{key}")
     draft.skills[place] = check
-
-
-def _is_json_schema(written: Any) -> bool:
-    return isinstance(written, dict) and (
-        "properties" in written or ("type" in written and not isinstance(written["type"], dict | list))
-    )
 
 
 def _constraints(written: Any, place: str, draft: Draft) -> dict[str, Any]:
@@ -250,15 +245,11 @@ def _value(accepts: Callable[[Any], bool], otherwise: str) -> _Read:
     return lambda value, place, draft: value if accepts(value) else _wrong(otherwise, place, draft)
 
 
-def _as_text(accepts: Callable[[str], bool], otherwise: str) -> _Read:
-    """Return a function that returns a text, or a number or boolean as it is written."""
-
-    def read(value: Any, place: str, draft: Draft) -> Any:
-        if isinstance(value, str | int | float) and accepts(str(value)):
-            return draft.words.get(place, str(value))
-        return _wrong(f"is not a text: write {otherwise}", place, draft)
-
-    return read
+def _text(value: Any, place: str, draft: Draft) -> Any:
+    """Return a text, or a number or boolean as it is written."""
+    if isinstance(value, str | int | float) and str(value).strip():
+        return draft.words.get(place, str(value))
+    return _wrong("is not a text: write one", place, draft)
 
 
 def _mapping(written: Any, place: str, draft: Draft) -> dict[str, Any]:
@@ -273,8 +264,7 @@ def _wrong(what: str, place: str, draft: Draft) -> Any:
     return _WRONG
 
 
-_text = _as_text(lambda text: bool(text.strip()), "one")
-_texts = _list_of(_as_text(lambda _: True, "a list of texts"))
+_texts = _list_of(_text)
 _scalar = _value(lambda value: not isinstance(value, list | dict), "is a list or a mapping: write one value")
 _flag = _value(lambda value: isinstance(value, bool), "is not true or false: write one")
 _number = _value(lambda value: type(value) in {int, float}, "is not a number: write one")
@@ -304,7 +294,7 @@ _PARAMETER: dict[str, _Read] = {
 }
 
 
-def lint(draft: Draft) -> None:
+def _lint(draft: Draft) -> None:
     """Add to a draft every problem that shows only when its parts are compared."""
     places: dict[str, str] = {}  # of the skills, by their ids
     for place, check in draft.skills.items():
