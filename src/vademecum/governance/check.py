@@ -286,18 +286,14 @@ def facts_of(seen: Mapping[str, Any], params: Any) -> Facts:
     world: dict[str, Any] = {}
     for name, value in seen.items():
         root, parts = c.rooted(name.split("."))
-        put(world if root else state, parts, value)
+        into = world if root else state
+        for part in parts[:-1]:
+            inner = into.get(part)
+            if not isinstance(inner, dict):
+                inner = into[part] = {}
+            into = inner
+        into.setdefault(parts[-1], value)
     return state, world, params or EMPTY
-
-
-def put(into: dict[str, Any], parts: Sequence[str], value: Any) -> None:
-    """Set a value at a path, unless there is one."""
-    for part in parts[:-1]:
-        inner = into.get(part)
-        if not isinstance(inner, dict):
-            inner = into[part] = {}
-        into = inner
-    into.setdefault(parts[-1], value)
 
 
 def not_found(skill_id: str) -> ValidationResult:

@@ -422,8 +422,8 @@ def strict_differs(tree: Tree) -> bool:
             return strict_differs(value)
         case Join():
             return strict_differs(tree.left) or strict_differs(tree.right)
-        case Compare(by="==" | "!=" | "in" | "not in"):
-            return bool(paths_of(tree))
+        case Compare(by="==" | "!=" | "in" | "not in") if paths_of(tree):
+            return True
         case Compare() | Compute():
             # A missing operand denies in both modes; a condition inside of one is looked at.
             operands = (tree.left, tree.right)
