@@ -312,9 +312,6 @@ def value_of(tree: Tree, *, strict: bool) -> Function:
         case Items(values=values):
             items = [value_of(each, strict=strict) for each in values]
             return lambda facts: [item(facts) for item in items]
-        case Not(value=value) if _is_field(value) and not strict:
-            name = str(value)
-            return lambda facts: not facts[0].get(name)  # without another call
         case Not(value=value):
             inner = test_of(value, strict=strict)
             return lambda facts: not inner(facts)
@@ -323,8 +320,13 @@ def value_of(tree: Tree, *, strict: bool) -> Function:
             if by == "and":
                 return lambda facts: bool(one(facts) and other(facts))
             return lambda facts: bool(one(facts) or other(facts))
-        case Compare():
-            return _compare(tree, strict=strict)
+        case Compare(by=by, left=left, right=Constant(value=value)):
+            compare, item = COMPARE[by], value_of(left, strict=strict)
+            return lambda facts: compare(item(facts), value)  # without another call
+        case Compare(by=by):
+            compare = COMPARE[by]
+            first, second = value_of(tree.left, strict=strict), value_of(tree.right, strict=strict)
+            return lambda facts: compare(first(facts), second(facts))
         case Compute(by=sign):
             compute = COMPUTE[sign]
             first, second = number_of(tree.left, strict=strict), number_of(tree.right, strict=strict)
@@ -337,11 +339,6 @@ def rooted(parts: Sequence[str]) -> tuple[int, Sequence[str]]:
     """Return which of the three mappings a path begins in, and its parts from there."""
     root = ROOTS.get(parts[0], 0) if len(parts) > 1 else 0
     return root, parts[1:] if root else parts
-
-
-def _is_field(tree: Tree) -> bool:
-    """Return whether a tree is a single field of the agent's own."""
-    return isinstance(tree, Path) and len(tree.parts) == 1
 
 
 def read(path: Path, default: Any) -> Function:
@@ -375,18 +372,6 @@ def _path(path: Path, *, strict: bool) -> Function:
         return value
 
     return needed
-
-
-def _compare(tree: Compare, *, strict: bool) -> Function:
-    compare, left = COMPARE[tree.by], value_of(tree.left, strict=strict)
-    if isinstance(tree.right, Constant):
-        constant = tree.right.value
-        if _is_field(tree.left) and not strict:
-            name = str(tree.left)
-            return lambda facts: compare(facts[0].get(name), constant)  # without another call
-        return lambda facts: compare(left(facts), constant)
-    right = value_of(tree.right, strict=strict)
-    return lambda facts: compare(left(facts), right(facts))
 
 
 def _inside(item: Any, items: Any) -> bool:
