@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import MsgspecError, Struct
+from msgspec import MsgspecError, Struct, structs
 
-from vademecum.errors import CharterRefused, RecordDamaged
-from vademecum.governance.charter import Charter, digest_of
+from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
+from vademecum.files import read_capped
+from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
 from vademecum.governance.check import facts_of
 from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
@@ -24,7 +27,8 @@ from vademecum.governance.definitions import (
 )
 from vademecum.governance.state import MAX_DEPTH, Change, Charge
 from vademecum.masking import Secrets
-from vademecum.runs.record import Record
+from vademecum.paths import contained
+from vademecum.runs.record import Event, Record
 from vademecum.runs.stored import Difference, PastRun, Replayed
 
 MAX_WAITING = 1000  # outcomes that are kept before they are written
@@ -231,7 +235,7 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
     """
     recorded: Charter | None = None
     compared, found = 0, []
-    for event in run.events:
+    for event in _complete(run):
         try:
             if event.type == "charter":
                 document = from_json(event.data["charter"])
@@ -248,6 +252,32 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
         except (KeyError, TypeError, AttributeError, ValueError, MsgspecError, CharterRefused) as error:
             raise RecordDamaged(f"Event {event.number} of {run.place} is damaged ({error!r}).") from error
     return Replayed(compared, tuple(found))
+
+
+def _complete(run: PastRun) -> Iterator[Event]:
+    """Yield the events of a run; those of earlier versions get the charter and the steps that they lack.
+
+    Such a record keeps its charter in a file, and does not say when an agent last did a skill.
+    """
+    kept, last = False, dict[tuple[Any, Any], int]()
+    for event in run.events:
+        data = dict(event.data)
+        if event.type == "charter" and "kept" in data:
+            kept, data["charter"] = True, _read_charter(run, str(data["kept"]))
+        elif event.type == "outcome" and kept:
+            who = data.get("agent"), data.get("proposed")
+            data["last"] = last.get(who)
+            if data.get("executed") == data.get("proposed"):
+                last[who] = data.get("step", 0)
+        yield structs.replace(event, data=data)
+
+
+def _read_charter(run: PastRun, name: str) -> Any:
+    file = contained(Path(run.place), name)
+    try:
+        return json.loads(read_capped(file, cap=MAX_CHARTER_BYTES))
+    except (OSError, FileRefused, ValueError, RecursionError) as error:
+        raise RecordDamaged(f"The charter of this run cannot be read ({error}): it was {file}.") from error
 
 
 def _checked(row: RecordedOutcome, charter: Charter) -> ValidationResult:
@@ -358,7 +388,7 @@ def stages_of(charter: Charter, skill_id: str, agent_type: str, result: Validati
 
 def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:
     """Explain a recorded intent by a charter, from the values in the record."""
-    outcomes = [event for event in run.events if event.type == "outcome"]
+    outcomes = [event for event in _complete(run) if event.type == "outcome"]
     found = next((event for event in outcomes if event.number == number), None)
     if found is None:
         known = [event.number for event in outcomes if event.data.get("reasons")]

@@ -86,8 +86,7 @@ def _clauses(
     yield Clause.PARAMETERS, not any(parameter.required for parameter in skill.output_schema.values())
     yield Clause.ROLE, population.are_of(lambda name: rights.check_skill(name, skill.skill_id).valid)
     yield Clause.TYPE, population.are_of(check.is_for)
-    for bit, tree in check.clauses:
-        strict = check.strict or bit == Clause.COST
+    for bit, tree, strict in check.clauses:
         yield bit, Vectors(population.column, world, strict=strict).holds(tree)
     last = population.column(f"last.{skill.skill_id}")
     if check.cooldown and last is not None:

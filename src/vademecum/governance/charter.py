@@ -176,10 +176,14 @@ class Charter:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Charter:
-        """Return the charter that ``to_json`` wrote."""
+        """Return the charter that ``to_json`` wrote.
+
+        A document without ``strict`` is from a version in which strict was the default.
+        """
         skills, roles = map(SkillDefinition.from_json, document["skills"]), document.get("roles")
         default = document.get("default_skill")
-        registry = SkillRegistry(skills, default_skill=default, strict=document["strict"])
+        strict = bool(document.get("strict", not document.get("compat", False)))
+        registry = SkillRegistry(skills, default_skill=default, strict=strict)
         found = RoleEnforcer({name: Role(**role) for name, role in (roles or {}).items()})
         return cls(registry, None if roles is None else found)
 

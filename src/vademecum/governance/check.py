@@ -101,8 +101,8 @@ def _cooldown(written: Any, problems: list[Wrong]) -> int:
 
 def _affordable(cost: c.Tree, purse: c.Path) -> c.Tree:
     """Return the condition that a purse can pay a cost, which is at least zero."""
-    if isinstance(cost, c.Constant):
-        return c.Compare(">=", purse, cost)
+    if isinstance(cost, c.Constant) and isinstance(cost.value, int):
+        return c.Compare(">=", purse, cost)  # a whole number can be subtracted from whatever is not less
     nothing, left = c.Constant(0), c.Compute("-", purse, cost)
     return c.Join("and", c.Compare(">=", cost, nothing), c.Compare(">=", left, nothing))
 
@@ -147,24 +147,23 @@ class SkillCheck:
         self.problems: list[Wrong] = []
         written = skill.institutional_constraints
         self.skill = skill
-        self.strict = strict
         self._types = frozenset(skill.eligible_agent_types)
         self.conditions = tuple(_conditions(skill.preconditions, self.problems))
         self.cost = _cost(written.get("cost", 0), self.problems)
         self.purse = _purse(written.get("pays_with", DEFAULT_PURSE), self.problems)
         self.cooldown = _cooldown(written.get("cooldown", 0), self.problems)
-        # The conditions and the cost, each with its bit.
-        self.clauses = [(Clause.FIRST_CONDITION << n, each.tree) for n, each in enumerate(self.conditions)]
-        if self.cost is not None:
-            self.clauses.append((Clause.COST, _affordable(self.cost.tree, self.purse)))
-            self._price = c.number_of(self.cost.tree)
-        self._tests = [
-            (bit, c.test_of(tree, strict=strict or bit == Clause.COST)) for bit, tree in self.clauses
+        # The conditions and the cost, each with its bit and how strictly it is read.
+        self.clauses = [
+            (Clause.FIRST_CONDITION << n, each.tree, strict) for n, each in enumerate(self.conditions)
         ]
+        if self.cost is not None:
+            self.clauses.append((Clause.COST, _affordable(self.cost.tree, self.purse), True))
+            self._price = c.number_of(self.cost.tree)
+        self._tests = [(bit, c.test_of(tree, strict=strict)) for bit, tree, strict in self.clauses]
         # The bits of the clauses that another intent with the same skill could satisfy.
         self.correctable = Clause.PARAMETERS
         self.reads: dict[str, c.Function] = {}
-        for bit, tree in self.clauses:
+        for bit, tree, _ in self.clauses:
             for path in c.paths_of(tree):
                 if path.is_parameter:
                     self.correctable |= bit
