@@ -38,8 +38,8 @@ LARGEST = 2**1000  # a larger number has more digits than Python reads
 
 # What only the engine and the state tell: it failed, was interrupted, replaced the agent's own attributes, or
 # the state was not plain data.
-BY_ENGINE = ("engine", "interrupted", "replaced", "state")
-AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
+BY_ENGINE = frozenset({"engine", "interrupted", "replaced", "state"})
+AFTER = BY_ENGINE | {"state-change", "write-permission"}
 
 _NUMBERS = frozenset({int, float, bool})
 
@@ -62,11 +62,6 @@ class RecordedOutcome(Struct, omit_defaults=True, gc=False):
     reasons: list[Any] = []
     rolled_back: bool = False
     shadow: bool = False
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """Return the codes of the reasons against it."""
-        return tuple(reason["code"] for reason in self.reasons)
 
     @property
     def facts(self) -> Facts:
@@ -306,17 +301,17 @@ class _Verdict(NamedTuple):
 
 
 def _decided(row: RecordedOutcome, charter: Charter, recorded: Charter) -> _Verdict:
-    codes = _codes(_checked(row, charter))
+    codes = tuple(reason.code for reason in _checked(row, charter).reasons)
     if "not-found" in codes or (codes and not row.shadow):
         return _Verdict(codes)
     charge = _charged(row, charter)
-    by_engine = {*BY_ENGINE} & {*row.codes}
+    by_engine = {reason["code"] for reason in row.reasons} & BY_ENGINE
     failed = bool(by_engine - {"replaced"})
     changes = () if failed else _by_engine(row, recorded)
-    after = _codes(charter.objections(row.agent_type, row.proposed, changes))
+    after = charter.objections(row.agent_type, row.proposed, changes).reasons
     undone = failed or (bool(after or by_engine) and not row.shadow)
     return _Verdict(
-        (*codes, *after),
+        (*codes, *(reason.code for reason in after)),
         approved=not codes,
         executed=None if undone else row.proposed,
         rolled_back=undone,
@@ -333,7 +328,7 @@ def _by_engine(row: RecordedOutcome, recorded: Charter) -> Sequence[Change]:
 
 def _compared(number: int, row: RecordedOutcome, now: _Verdict) -> list[Difference]:
     """Return the difference between a recorded outcome and a verdict, if there is one."""
-    codes = tuple(code for code in row.codes if code not in BY_ENGINE)
+    codes = tuple(reason["code"] for reason in row.reasons if reason["code"] not in BY_ENGINE)
     then = _Verdict(codes, row.approved, row.executed, row.rolled_back, row.charged)
     what = f"{row.agent} proposes {row.proposed} at step {row.step}"
     for name, one, other in zip(_Verdict._fields, then, now, strict=True):
@@ -341,10 +336,6 @@ def _compared(number: int, row: RecordedOutcome, now: _Verdict) -> list[Differen
             more = ("", "") if name == "codes" else (f", {name} {one}", f", {name} {other}")
             return [Difference(number, what, then.said + more[0], now.said + more[1])]
     return []
-
-
-def _codes(result: ValidationResult) -> tuple[str, ...]:
-    return tuple(reason.code for reason in result.reasons)
 
 
 class Stage(Struct, frozen=True):

@@ -245,9 +245,7 @@ class Vectors:
 
 
 def _constant(value: Any) -> Array:
-    if type(value) not in {bool, int, float, str} or (type(value) is str and value.endswith("\0")):
-        raise NotVector  # numpy cuts off a NUL at the end of a text
-    return _usual(np.asarray(value))
+    return _usual(_array([value]).reshape(()))
 
 
 def _usual(values: Array) -> Array:

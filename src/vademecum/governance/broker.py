@@ -38,9 +38,6 @@ from vademecum.governance.state import (
 
 MAX_ALTERNATIVES = 20
 
-# Gets the feedback on the last intent, and returns the next one.
-Ask = Callable[[str], Intent | str]
-
 
 class Engine(Protocol):
     """Carry out what was approved: change the agent's state and the shared state, and nothing else.
@@ -177,10 +174,11 @@ class Broker:
             finally:
                 ledger.busy = False
 
-    def negotiate(self, agent: GovernedAgent, ask: Ask) -> ActionOutcome:
+    def negotiate(self, agent: GovernedAgent, ask: Callable[[str], Intent | str]) -> ActionOutcome:
         """Ask for an intent, again if it can be corrected, and fall back on the default skill.
 
-        An intent that the state alone rules out is not asked about twice.
+        ``ask`` gets the feedback on the last intent, and returns the next one. An intent that the state alone
+        rules out is not asked about twice.
         """
         feedback = ""
         for _ in range(self.policy.retries + 1):
@@ -363,14 +361,12 @@ def _undo(decision: CheckedIntent, before: StateSnapshot | None) -> None:
 
 
 def _replaced(names: Iterable[str]) -> ValidationResult:
-    """Return the result for attributes of an agent that the engine replaced."""
     text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
     found = [Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in names]
     return refusal(*found, bits=Clause.AFTERWARDS) if found else VALID
 
 
 def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:
-    """Return the result for an act that an error ended."""
     mapping, kind = decision.mapping, type(error).__name__
     try:
         words = str(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from vademecum.errors import Denied
+from vademecum.errors import Denied, ToolRefused
 from vademecum.governance.audit import Audit
 from vademecum.governance.broker import Broker, Functions
 from vademecum.governance.charter import Charter
@@ -33,10 +33,6 @@ NOT_BEGUN = frozenset(
         "pattern", "sandbox-failed", "skill-not-found", "too-large", "tool-refused", "unusable", "url",
     }
 )  # fmt: skip
-
-
-class _NotBegun(Exception):
-    """A tool did not begin; its cost is given back."""
 
 
 class CharterGuard:
@@ -79,7 +75,7 @@ class CharterGuard:
         try:
             found = do()  # without the lock
             if isinstance(found, Result) and found.code in NOT_BEGUN:
-                error = _NotBegun(found.code)
+                error = ToolRefused(found.code)
         except BaseException as raised:
             error = raised
             raise

@@ -234,7 +234,6 @@ def _list_of(read: _Read, *, empty: str = "") -> _Read:
 
 
 def _mapping_of(read: _Read) -> _Read:
-    """Return a function that reads a mapping from names."""
     return lambda written, place, draft: {
         name: read(value, f"{place}.{name}", draft) for name, value in _mapping(written, place, draft).items()
     }
