@@ -9,7 +9,6 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from vademecum.governance import (
     RoleEnforcer,
     SkillDefinition,
     SkillRegistry,
+    ValidationResult,
     load_charter,
 )
 from vademecum.masking import Secrets
@@ -64,6 +64,10 @@ def people() -> tuple[list[Actor], Ledger]:
         found.append(Actor(f"h{number}", kind, state))
         ledger.add("skill-0", agent_id=f"h{number}", step=chance.choice([-20, 2, 5, 9]))
     return found, ledger
+
+
+def asked(found: Charter, name: str, ledger: Ledger) -> Callable[[Actor], ValidationResult]:
+    return lambda agent: found.check(name, agent, step=STEP, ledger=ledger)
 
 
 def rate(run: Callable[[Actor], object], agents: list[Actor], rounds: int = ROUNDS) -> float:
@@ -189,7 +193,7 @@ def checks(peers: str | None) -> list[list[str]]:
     agents, ledger = people()
     found = charter(1)
 
-    check = partial(found.at(step=STEP, ledger=ledger), "skill-0")
+    check = asked(found, "skill-0", ledger)
     share = sum(bool(check(agent)) for agent in agents) / len(agents)
     print(f"\n{share:.0%} of the {AGENTS:,} agents may act.")
     naive = plain(ledger)
@@ -227,7 +231,7 @@ def by_size() -> list[list[str]]:
     for skills in (10, 100, 1000, 10_000):
         found = charter(skills)
         name = f"skill-{skills - 1}"
-        speed = rate(partial(found.at(step=STEP, ledger=ledger), name), agents)
+        speed = rate(asked(found, name, ledger), agents)
         first = first or speed
         rows.append([f"{skills:,} skills", f"{speed:,.0f}", f"{first / speed:.2f}", "1.2"])
     return rows

@@ -299,7 +299,7 @@ def test_another_cost_is_no_change_by_the_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("strict", [False, True])
 def test_how_a_charter_was_read_is_on_record(strict: bool) -> None:
     written = Charter(SkillRegistry(strict=strict)).to_json()
-    assert Charter.from_json(written).strict is strict
+    assert Charter.from_json(written).registry.strict is strict
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_register_and_get() -> None:  # M2
     assert rest is not None
     assert rest.implementation_mapping == "pass_turn"
     assert (found.get("nope"), found.get_execution_mapping("nope")) == (None, None)
-    assert found.get_default_skill() == "elevate"
+    assert found.default_skill == "elevate"
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_cost_does_not_depend_on_how_many_skills_there_are() -> None:
             SkillRegistry(SkillDefinition(f"s{n}", preconditions=["a > 1"]) for n in range(skills)),
             RoleEnforcer({"x": Role([f"s{n}" for n in range(skills)])}),
         )
-        check, agent, count = charter.at(), Actor("1", "x", {"a": 2}), 0
-        assert check(f"s{skills - 1}", agent)
+        agent, count = Actor("1", "x", {"a": 2}), 0
+        assert charter.check(f"s{skills - 1}", agent)
 
         def trace(frame: Any, event: str, _: Any) -> Any:
             nonlocal count
@@ -173,7 +173,7 @@ def test_cost_does_not_depend_on_how_many_skills_there_are() -> None:
 
         sys.settrace(trace)
         try:
-            check(f"s{skills - 1}", agent)
+            charter.check(f"s{skills - 1}", agent)
         finally:
             sys.settrace(None)
         return count

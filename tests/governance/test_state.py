@@ -334,3 +334,5 @@ def test_a_cost_that_cannot_be_taken_is_a_denial() -> None:
     assert (outcome.approved, outcome.executed, outcome.rolled_back) == (False, None, False)
     assert outcome.reasons[0].message == "Cost inf exceeds 'budget' (inf)"
     assert agent.state == {"budget": math.inf, "price": math.inf}
+    outcome, agent = one(lambda agent: None, {"budget": 10**400}, 2.5)
+    assert (outcome.approved, outcome.executed, agent.state["budget"]) == (False, None, 10**400)

@@ -15,18 +15,13 @@ from msgspec import MsgspecError, Struct, structs
 from vademecum.errors import CharterRefused, FileRefused, RecordDamaged
 from vademecum.files import read_capped
 from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
-from vademecum.governance.check import (
-    SkillCheck,
-    facts_of,
-    not_found,
-)
+from vademecum.governance.check import facts_of
 from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
     MISSING,
     ActionOutcome,
     Clause,
     Reason,
-    SkillDefinition,
     ValidationResult,
     shown,
 )
@@ -43,8 +38,8 @@ LARGEST = 2**1000  # a larger number has more digits than Python reads
 
 # What only the engine and the state tell: it failed, was interrupted, replaced the agent's own attributes, or
 # the state was not plain data.
-BY_ENGINE = ("engine", "interrupted", "replaced", "state")
-AFTER = frozenset({"state-change", "write-permission", *BY_ENGINE})
+BY_ENGINE = frozenset({"engine", "interrupted", "replaced", "state"})
+AFTER = BY_ENGINE | {"state-change", "write-permission"}
 
 _NUMBERS = frozenset({int, float, bool})
 
@@ -69,9 +64,9 @@ class RecordedOutcome(Struct, omit_defaults=True, gc=False):
     shadow: bool = False
 
     @property
-    def codes(self) -> tuple[str, ...]:
-        """Return the codes of the reasons against it."""
-        return tuple(reason["code"] for reason in self.reasons)
+    def facts(self) -> Facts:
+        """Return the state, the shared state and the parameters, as far as the record has them."""
+        return facts_of(from_json(self.state), from_json(self.parameters))
 
 
 class Audit:
@@ -96,17 +91,16 @@ class Audit:
         self._record = record
         self._waiting: list[bytes] = []
         self._digest = ""
-        self._charter: Charter | None = None
-        self._skills = 0
+        self._charter: tuple[Charter, int] | None = None  # the one on record, and how many skills it had
         # The same few texts come again and again.
         self._mask = lru_cache(MAX_REMEMBERED)(lambda key, text: masked(text, secrets, name=key))
 
     def charter(self, charter: Charter) -> None:
         """Record which charter is in force from here on, unless it is recorded already."""
         skills = len(charter.registry.checks)
-        if charter is self._charter and skills == self._skills:
+        if (charter, skills) == self._charter:
             return
-        self._charter, self._skills = charter, skills
+        self._charter = charter, skills
         self.flush()
         self._digest = charter.digest[:DIGEST_CHARS]
         document = as_json(charter.to_json(), self._mask)
@@ -122,14 +116,15 @@ class Audit:
         for key, *pair in outcome.changes:
             values = [None if value is MISSING else value for value in pair]
             changes[mask("", key)] = values if _are_numbers(values) else as_json(values, mask, key)
+        proposed = mask("", outcome.proposed.skill_id)
         row = RecordedOutcome(
             self._digest,
             outcome.step,
             mask("", str(outcome.agent_id)),
             mask("", str(outcome.agent_type)),
-            mask("", outcome.proposed.skill_id),
+            proposed,
             outcome.approved,
-            outcome.executed,
+            None if outcome.executed is None else proposed,
             last,
             outcome.charged,
             as_json(said, mask) if said else {},
@@ -140,11 +135,7 @@ class Audit:
             outcome.rolled_back,
             outcome.shadow,
         )
-        try:
-            data = msgspec.json.encode(row)
-        except UnicodeEncodeError:  # half a character
-            data = json.dumps(structs.asdict(row), ensure_ascii=False).encode("utf-8", "replace")
-        self._waiting.append(data)
+        self._waiting.append(msgspec.json.encode(row))
         if len(self._waiting) >= MAX_WAITING:
             self.flush()
 
@@ -205,13 +196,13 @@ def from_json(value: Any) -> Any:
         return [from_json(item) for item in value]
     if not isinstance(value, dict):
         return value
-    match value:
-        case {"$float": str(text)} if len(value) == 1:
+    match [*value.items()]:
+        case [("$float", str(text))]:
             return float(text)
-        case {"$int": str(text)} if len(value) == 1:
+        case [("$int", str(text))]:
             return int(text, 16)
-        case {"$dict": dict(inner)} if len(value) == 1:
-            return {key: from_json(item) for key, item in inner.items()}
+        case [("$dict", dict(inner))]:
+            value = inner
     return {key: from_json(item) for key, item in value.items()}
 
 
@@ -261,21 +252,20 @@ def _complete(run: PastRun) -> Iterator[Event]:
 
     Such a record keeps its charter in a file, and does not say when an agent last did a skill.
     """
-    done: dict[tuple[str, str], int] | None = None
+    kept, last = False, dict[tuple[Any, Any], int]()
     for event in run.events:
-        data, lacking = event.data, {}
+        data = dict(event.data)
         if event.type == "charter" and "kept" in data:
-            done = done or {}
-            lacking = {"charter": _kept(run, str(data["kept"]))}
-        elif event.type == "outcome" and done is not None:
-            who = str(data.get("agent")), str(data.get("proposed"))
-            lacking = {"last": done[who]} if who in done else {}
+            kept, data["charter"] = True, _read_charter(run, str(data["kept"]))
+        elif event.type == "outcome" and kept:
+            who = data.get("agent"), data.get("proposed")
+            data["last"] = last.get(who)
             if data.get("executed") == data.get("proposed"):
-                done[who] = data.get("step", 0)
-        yield structs.replace(event, data={**data, **lacking}) if lacking else event
+                last[who] = data.get("step", 0)
+        yield structs.replace(event, data=data)
 
 
-def _kept(run: PastRun, name: str) -> Any:
+def _read_charter(run: PastRun, name: str) -> Any:
     file = contained(Path(run.place), name)
     try:
         return json.loads(read_capped(file, cap=MAX_CHARTER_BYTES))
@@ -283,26 +273,14 @@ def _kept(run: PastRun, name: str) -> Any:
         raise RecordDamaged(f"The charter of this run cannot be read ({error}): it was {file}.") from error
 
 
-def _facts(row: RecordedOutcome, check: SkillCheck) -> Facts:
-    """Return the state, the shared state and the parameters of an outcome, as far as the record has them."""
-    seen = from_json(row.state)
-    values = tuple(seen.get(str(path), MISSING) for path in check.reads)
-    return facts_of(check.reads, values, from_json(row.parameters))
-
-
 def _checked(row: RecordedOutcome, charter: Charter) -> ValidationResult:
-    """Return how a charter checks a recorded intent."""
-    check = charter.registry.skill_check(row.proposed)
-    if check is None:
-        return not_found(row.proposed)
     last = {} if row.last is None else {row.proposed: row.last}
-    return charter.decide(row.proposed, row.agent_type, _facts(row, check), last=last, step=row.step)
+    return charter.decide(row.proposed, row.agent_type, row.facts, last, row.step)
 
 
 def _charged(row: RecordedOutcome, charter: Charter) -> Charge | None:
-    """Return what a charter charges for a recorded intent."""
     check = charter.registry.skill_check(row.proposed)
-    return None if check is None or row.shadow else check.charge(_facts(row, check))
+    return None if check is None or row.shadow else check.charge(row.facts)
 
 
 class _Verdict(NamedTuple):
@@ -321,18 +299,17 @@ class _Verdict(NamedTuple):
 
 
 def _decided(row: RecordedOutcome, charter: Charter, recorded: Charter) -> _Verdict:
-    """Return the verdict of a charter on a recorded intent."""
-    codes = _codes(_checked(row, charter))
+    codes = tuple(reason.code for reason in _checked(row, charter).reasons)
     if "not-found" in codes or (codes and not row.shadow):
         return _Verdict(codes)
     charge = _charged(row, charter)
-    by_engine = {*BY_ENGINE} & {*row.codes}
+    by_engine = {reason["code"] for reason in row.reasons} & BY_ENGINE
     failed = bool(by_engine - {"replaced"})
     changes = () if failed else _by_engine(row, recorded)
-    after = _codes(charter.objections(row.agent_type, row.proposed, changes))
+    after = charter.objections(row.agent_type, row.proposed, changes).reasons
     undone = failed or (bool(after or by_engine) and not row.shadow)
     return _Verdict(
-        (*codes, *after),
+        (*codes, *(reason.code for reason in after)),
         approved=not codes,
         executed=None if undone else row.proposed,
         rolled_back=undone,
@@ -349,7 +326,7 @@ def _by_engine(row: RecordedOutcome, recorded: Charter) -> Sequence[Change]:
 
 def _compared(number: int, row: RecordedOutcome, now: _Verdict) -> list[Difference]:
     """Return the difference between a recorded outcome and a verdict, if there is one."""
-    codes = tuple(code for code in row.codes if code not in BY_ENGINE)
+    codes = tuple(reason["code"] for reason in row.reasons if reason["code"] not in BY_ENGINE)
     then = _Verdict(codes, row.approved, row.executed, row.rolled_back, row.charged)
     what = f"{row.agent} proposes {row.proposed} at step {row.step}"
     for name, one, other in zip(_Verdict._fields, then, now, strict=True):
@@ -357,10 +334,6 @@ def _compared(number: int, row: RecordedOutcome, now: _Verdict) -> list[Differen
             more = ("", "") if name == "codes" else (f", {name} {one}", f", {name} {other}")
             return [Difference(number, what, then.said + more[0], now.said + more[1])]
     return []
-
-
-def _codes(result: ValidationResult) -> tuple[str, ...]:
-    return tuple(reason.code for reason in result.reasons)
 
 
 class Stage(Struct, frozen=True):
@@ -396,14 +369,10 @@ def stages_of(charter: Charter, skill_id: str, agent_type: str, result: Validati
     for name, mask, text in asked:
         holds = not bits & mask if text or bits & mask else None
         stages.append(Stage(name, holds, text or "nothing asked", result.only(mask).reasons))
-    return [*stages, Stage("may change", holds=None, text=_changes(charter, skill, agent_type))]
-
-
-def _changes(charter: Charter, skill: SkillDefinition, agent_type: str) -> str:
-    listed = ", ".join(skill.allowed_state_changes) or "nothing"
-    if charter.roles is None:
-        return listed
-    return f"{listed}; the role may write {', '.join(charter.roles.role_of(agent_type).writes) or 'nothing'}"
+    may = ", ".join(skill.allowed_state_changes) or "nothing"
+    if charter.roles is not None:
+        may += f"; the role may write {', '.join(charter.roles.role_of(agent_type).writes) or 'nothing'}"
+    return [*stages, Stage("may change", holds=None, text=may)]
 
 
 def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Stage], str]:

@@ -11,7 +11,7 @@ value, a division by zero, a text where a number is needed), or numpy would give
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, assert_never
@@ -21,11 +21,7 @@ from numpy.typing import NDArray
 
 from vademecum.governance import conditions as c
 from vademecum.governance.charter import Charter
-from vademecum.governance.check import (
-    SkillCheck,
-    not_found,
-    put,
-)
+from vademecum.governance.check import SkillCheck, facts_of, not_found
 from vademecum.governance.definitions import EMPTY, MISSING, Clause, ValidationResult
 
 Array = NDArray[Any]
@@ -62,23 +58,21 @@ def batch(  # noqa: PLR0913 - what a check depends on
     numbers, which is much faster, ``types`` has their names.
     """
     check, population = charter.registry.skill_check(skill_id), _Population(agents, types)
-
-    def result(row: int) -> ValidationResult:
-        if check is None:
-            return not_found(skill_id)
-        agent_type = population.types[int(population.codes[row])]
-        state, params, last = population.row(row, check)
-        return charter.decide(skill_id, agent_type, (state, world, params), last=last, step=step)
-
     if check is None:
         bits = np.full(population.size, Clause.UNKNOWN, np.uint64)
-    else:
-        try:
-            with np.errstate(all="ignore"):
-                bits = _failing(_clauses(charter, check, population, step, world), population.size)
-        except NotVector:
-            found = (result(row).bits for row in range(population.size))
-            bits = np.fromiter(found, np.uint64, population.size)
+        return Batch(bits, bits == 0, lambda _row: not_found(skill_id))
+
+    def result(row: int) -> ValidationResult:
+        agent_type = population.types[int(population.codes[row])]
+        state, params, last = population.row(row, check)
+        return charter.decide(skill_id, agent_type, (state, world, params), last, step)
+
+    try:
+        with np.errstate(all="ignore"):
+            bits = _failing(_clauses(charter, check, population, step, world), population.size)
+    except NotVector:
+        found = (result(row).bits for row in range(population.size))
+        bits = np.fromiter(found, np.uint64, population.size)
     return Batch(bits, bits == 0, result)
 
 
@@ -92,16 +86,11 @@ def _clauses(
     yield Clause.PARAMETERS, not any(parameter.required for parameter in skill.output_schema.values())
     yield Clause.ROLE, population.are_of(lambda name: rights.check_skill(name, skill.skill_id).valid)
     yield Clause.TYPE, population.are_of(check.is_for)
-    conditions = Vectors(population.column, world, strict=check.strict)
-    for number, condition in enumerate(check.conditions):
-        yield Clause.FIRST_CONDITION << number, conditions.holds(condition.tree)
-    if check.cost is not None:
-        costs = Vectors(population.column, world, strict=True)
-        yield Clause.COST, costs.holds(_affordable(check.cost.tree, check.purse))
+    for bit, tree, strict in check.clauses:
+        yield bit, Vectors(population.column, world, strict=strict).holds(tree)
     last = population.column(f"last.{skill.skill_id}")
     if check.cooldown and last is not None:
-        latest = step - check.cooldown
-        yield Clause.COOLDOWN, last <= latest if latest >= NEVER else last < 0
+        yield Clause.COOLDOWN, last <= max(step - check.cooldown, NEVER)
 
 
 def _failing(clauses: Iterator[tuple[int, Any]], size: int) -> NDArray[np.uint64]:
@@ -118,13 +107,6 @@ def _failing(clauses: Iterator[tuple[int, Any]], size: int) -> NDArray[np.uint64
     return bits
 
 
-def _affordable(cost: c.Tree, purse: c.Path) -> c.Tree:
-    if isinstance(cost, c.Constant):
-        return c.Compare(">=", purse, cost)
-    nothing, left = c.Constant(0), c.Compute("-", purse, cost)
-    return c.Join("and", c.Compare(">=", cost, nothing), c.Compare(">=", left, nothing))
-
-
 class _Population:
     """The columns of all agents; each is read once."""
 
@@ -133,7 +115,7 @@ class _Population:
         self._known: dict[str, Array] = {}
         self.codes, self.types = _read_types(agents["type"], types)
         self.size = len(self.codes)
-        self.said = sorted(str(name).partition(".")[2] for name in agents if str(name).startswith("params."))
+        self.said = [name for name in map(str, agents) if name.startswith("params.")]
 
     def column(self, name: str) -> Array | None:
         """Return a column as an array; steps are whole numbers, negative for never."""
@@ -141,7 +123,11 @@ class _Population:
             found = _array(self._agents[name])
             if len(found) != self.size:
                 raise ValueError(f"the column {name!r} has {len(found):,} rows and not {self.size:,}")
-            self._known[name] = _steps(name, found) if name.startswith("last.") else found
+            if name.startswith("last."):
+                if found.dtype.kind != "i":
+                    raise ValueError(f"the column {name!r} has values that are not whole numbers of steps")
+                found = np.ma.filled(found, NEVER)
+            self._known[name] = found
         return self._known.get(name)
 
     def are_of(self, allowed: Callable[[str], bool]) -> Any:
@@ -151,27 +137,24 @@ class _Population:
             return self.codes == may.index(True)
         return all(may) if all(may) or not any(may) else np.asarray(may)[self.codes]
 
-    def row(self, row: int, check: SkillCheck) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+    def row(self, row: int, check: SkillCheck) -> tuple[c.State, dict[str, Any], dict[str, int]]:
         """Return one agent as the single check takes it: its state, its parameters and its last steps."""
-        state: dict[str, Any] = {}
-        params: dict[str, Any] = {}
-        for path in check.reads:
-            if c.rooted(path)[0] == 0:
-                self._put(state, path.parts, str(path), row)
-        for name in self.said:
-            self._put(params, (name,), f"params.{name}", row)
+        # A path without a column of its own may lead into a column of dictionaries.
+        names = [name if name in self._agents else name.partition(".")[0] for name in check.reads]
+        state, _, _ = facts_of(dict(self._cells(names, row)), EMPTY)
+        params = {name.removeprefix("params."): value for name, value in self._cells(self.said, row)}
         skill_id = check.skill.skill_id
         steps = self.column(f"last.{skill_id}")
         last = {} if steps is None or steps[row] < 0 else {skill_id: int(steps[row])}
         return state, params, last
 
-    def _put(self, into: dict[str, Any], parts: tuple[str, ...], name: str, row: int) -> None:
-        column = self.column(name)
-        if column is None and len(parts) > 1:
-            column, parts = self.column(parts[0]), parts[:1]  # a column of dictionaries, perhaps
-        value = MISSING if column is None else column[row]
-        if value is not MISSING and value is not np.ma.masked:
-            put(into, parts, value.item() if isinstance(value, np.generic) else value)
+    def _cells(self, names: Iterable[str], row: int) -> Iterator[tuple[str, Any]]:
+        """Yield the values of a row, without those that are missing."""
+        for name in names:
+            column = self.column(name)
+            value = MISSING if column is None else column[row]
+            if value is not MISSING and value is not np.ma.masked:
+                yield name, value.item() if isinstance(value, np.generic) else value
 
 
 def _read_types(values: Any, names: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
@@ -204,12 +187,6 @@ def _array(values: Any) -> Array:
     return objects
 
 
-def _steps(name: str, values: Array) -> Array:
-    if values.dtype.kind != "i":
-        raise ValueError(f"the column {name!r} has values that are not whole numbers of steps")
-    return np.ma.filled(values, NEVER)
-
-
 class NotVector(Exception):
     """These rows cannot be computed as arrays with the same result."""
 
@@ -225,13 +202,10 @@ class Vectors:
     def holds(self, tree: c.Tree) -> Array:
         """Return a tree as flags."""
         found = self._value(tree)
-        if found.dtype.kind == "b":
-            return found
-        if found.dtype.kind != "U":
-            return np.not_equal(found, 0)
-        if self.strict:
+        kind = found.dtype.kind
+        if kind == "U" and self.strict:
             raise NotVector
-        return np.not_equal(found, "")
+        return found if kind == "b" else np.not_equal(found, "" if kind == "U" else 0)
 
     def _value(self, tree: c.Tree) -> Array:
         match tree:
@@ -262,7 +236,7 @@ class Vectors:
                 assert_never(tree)
 
     def _at(self, path: c.Path) -> Array:
-        if c.rooted(path)[0] == 1:
+        if c.rooted(path.parts)[0] == 1:
             return _constant(c.read(path, MISSING)((EMPTY, self.world, EMPTY)))
         values = self.column(str(path))
         if values is None or isinstance(values, np.ma.MaskedArray):
@@ -271,9 +245,7 @@ class Vectors:
 
 
 def _constant(value: Any) -> Array:
-    if type(value) not in {bool, int, float, str} or (type(value) is str and value.endswith("\0")):
-        raise NotVector  # numpy cuts off a NUL at the end of a text
-    return _usual(np.asarray(value))
+    return _usual(_array([value]).reshape(()))
 
 
 def _usual(values: Array) -> Array:

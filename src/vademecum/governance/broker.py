@@ -38,9 +38,6 @@ from vademecum.governance.state import (
 
 MAX_ALTERNATIVES = 20
 
-# Gets the feedback on the last intent, and returns the next one.
-Ask = Callable[[str], Intent | str]
-
 
 class Engine(Protocol):
     """Carry out what was approved: change the agent's state and the shared state, and nothing else.
@@ -97,10 +94,10 @@ class CheckedIntent(Struct, gc=False):
     agent_type: str
     state: State
     intent: Intent
-    check: SkillCheck | None = None
-    result: ValidationResult = VALID
-    seen: Mapping[str, Any] = EMPTY
-    last: int | None = None  # the step at which the agent last did this skill
+    check: SkillCheck | None
+    result: ValidationResult
+    seen: Mapping[str, Any]
+    last: int | None  # the step at which the agent last did this skill
     charge: Charge | None = None
 
     @property
@@ -149,11 +146,10 @@ class Broker:
         world: State | None = None,
         audit: Audit | None = None,
         ledger: Ledger | None = None,
-        step: int = 0,
     ) -> None:
         self._world: State = {} if world is None else world
         self.ledger = Ledger() if ledger is None else ledger
-        self.step = step
+        self.step = 0
         self.policy = policy
         self._engine = engine
         self._audit = audit
@@ -178,10 +174,11 @@ class Broker:
             finally:
                 ledger.busy = False
 
-    def negotiate(self, agent: GovernedAgent, ask: Ask) -> ActionOutcome:
+    def negotiate(self, agent: GovernedAgent, ask: Callable[[str], Intent | str]) -> ActionOutcome:
         """Ask for an intent, again if it can be corrected, and fall back on the default skill.
 
-        An intent that the state alone rules out is not asked about twice.
+        ``ask`` gets the feedback on the last intent, and returns the next one. An intent that the state alone
+        rules out is not asked about twice.
         """
         feedback = ""
         for _ in range(self.policy.retries + 1):
@@ -189,7 +186,7 @@ class Broker:
             if outcome.executed is not None or not outcome.correctable:
                 break
             feedback = outcome.feedback
-        default = self.charter.default_skill
+        default = self.charter.registry.default_skill
         if outcome.executed is not None or default is None:
             return outcome
         instead = self.propose(agent, default)
@@ -259,35 +256,47 @@ class Broker:
         """Check an intent against the charter as it is now."""
         if self._audit is not None:
             self._audit.charter(self.charter)
-        skill_id, params = intent.skill_id, intent.parameters
-        if params or params is None:
-            intent = Intent(skill_id, copied(params or {}))
-        found = CheckedIntent(agent, self.step, agent.id, agent.type, agent.state, intent)
-        past = self.ledger.agents.get(found.agent_id, EMPTY)
-        facts = found.state, self._world, intent.parameters
-        found.result = self.charter.decide(skill_id, found.agent_type, facts, last=past, step=self.step)
-        check = found.check = self.charter.registry.skill_check(skill_id)
-        if check is None:
-            if type(skill_id) is not str:  # callers may pass anything
-                found.intent = Intent(shown(skill_id), intent.parameters)
-            return found
-        found.last = past.get(skill_id)
-        if self._audit is not None and check.reads:
-            found.seen = check.look(facts)
-        return found
+        skill_id: Any = intent.skill_id  # callers may pass anything, and change it later
+        skill_id = skill_id if isinstance(skill_id, str) else shown(skill_id)
+        intent = Intent(skill_id, copied(intent.parameters) if intent.parameters else {})
+        name, kind, step = agent.id, agent.type, self.step
+        past = self.ledger.agents.get(name, EMPTY)
+        facts = agent.state, self._world, intent.parameters
+        result = self.charter.decide(skill_id, kind, facts, past, step)
+        check, last = self.charter.registry.skill_check(skill_id), past.get(skill_id)
+        seen = EMPTY if check is None or self._audit is None else check.look(facts)
+        return CheckedIntent(agent, step, name, kind, facts[0], intent, check, result, seen, last)
 
     def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
+        """Check an intent, let the engine act, compare the state with what it was, and commit or undo."""
         decision = self._decide(agent, intent if isinstance(intent, Intent) else Intent(intent))
-        shadow = self.policy.shadow
+        shadow, before = self.policy.shadow, None
         if decision.check is None or (decision.result.bits and not shadow):
             return self._close(decision)
         try:
             before = StateSnapshot(decision.state, self._world)
-        except StateRefused as error:
-            return self._close(decision, after=_failed(decision, error))
-        if not shadow:
-            self._charge(decision)
-        return self._carry_out(decision, before)
+            if not shadow:
+                self._charge(decision)
+            output = self._call(decision)
+            changes = before.changes()
+            replaced = decision.replaced()
+        except BaseException as error:
+            _undo(decision, before)
+            outcome = self._close(decision, after=_failed(decision, error))
+            if isinstance(error, Exception):
+                return outcome
+            if self._audit is not None:
+                self._audit.flush()
+            raise
+        skill_id, charge = decision.intent.skill_id, decision.charge
+        changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
+        after = self.charter.objections(decision.agent_type, skill_id, by_engine).plus(_replaced(replaced))
+        committed = after.valid or shadow
+        if committed:
+            self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
+        else:
+            _undo(decision, before)
+        return self._close(decision, changes, output, executed=committed, after=after)
 
     def _charge(self, decision: CheckedIntent) -> None:
         assert decision.check is not None
@@ -295,32 +304,6 @@ class Broker:
         if charge is not None:
             charge.purse[charge.key] = charge.left
             decision.charge = charge
-
-    def _carry_out(self, decision: CheckedIntent, before: StateSnapshot) -> ActionOutcome:
-        """Let the engine act, compare the state with what it was before the charge, and commit or undo."""
-        charge = decision.charge
-        try:
-            output = self._call(decision)
-            changes = before.changes()
-            replaced = decision.replaced()
-        except BaseException as error:
-            _undo(decision, before)
-            outcome = self._close(decision, after=_failed(decision, error))
-            if not isinstance(error, Exception):
-                if self._audit is not None:
-                    self._audit.flush()
-                raise
-            return outcome
-        skill_id = decision.intent.skill_id
-        changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
-        after = self.charter.objections(decision.agent_type, skill_id, by_engine)
-        after = after.plus(_replaced(replaced)) if replaced else after
-        committed = after.valid or self.policy.shadow
-        if committed:
-            self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
-        else:
-            _undo(decision, before)
-        return self._close(decision, changes, output, executed=committed, after=after)
 
     def _call(self, decision: CheckedIntent) -> Any:
         mapping, params = decision.mapping, decision.intent.parameters
@@ -344,12 +327,10 @@ class Broker:
     ) -> ActionOutcome:
         """Return and record the outcome; ``after`` was found when the engine had acted."""
         result, intent, charge = decision.result.plus(after), decision.intent, decision.charge
-        feedback, correctable = "", False
-        if result.bits:
-            check = decision.check
-            correctable = not result.bits & ~(Clause.UNKNOWN if check is None else check.correctable)
-            if self.policy.feedback:
-                feedback = self.feedback(decision.agent, intent.skill_id, result)
+        correctable = Clause.UNKNOWN if decision.check is None else decision.check.correctable
+        feedback = ""
+        if result.bits and self.policy.feedback:
+            feedback = self.feedback(decision.agent, intent.skill_id, result)
         outcome = ActionOutcome(
             decision.step,
             decision.agent_id,
@@ -361,7 +342,7 @@ class Broker:
             changes,
             output,
             feedback,
-            correctable,
+            correctable=bool(result.bits) and not result.bits & ~correctable,
             rolled_back=not after.valid and not executed,
             shadow=self.policy.shadow,
             charged=charge.path if charge is not None and executed else None,
@@ -371,37 +352,32 @@ class Broker:
         return outcome
 
 
-def _undo(decision: CheckedIntent, before: StateSnapshot) -> None:
-    before.restore()
+def _undo(decision: CheckedIntent, before: StateSnapshot | None) -> None:
+    if before is not None:
+        before.restore()
     for name, value in decision.replaced().items():
         with suppress(Exception):  # an attribute that cannot be set has not been changed either
             setattr(decision.agent, name, value)
 
 
 def _replaced(names: Iterable[str]) -> ValidationResult:
-    """Return the result for attributes of an agent that the engine replaced."""
     text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
     found = [Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in names]
-    return refusal(*found, bits=Clause.AFTERWARDS)
-
-
-def _words_of(error: Exception) -> str:
-    """Return the text of an exception, which may itself fail: it is the engine's own."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - an act always has an outcome
-        return "without words"
+    return refusal(*found, bits=Clause.AFTERWARDS) if found else VALID
 
 
 def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:
-    """Return the result for an act that an error ended."""
     mapping, kind = decision.mapping, type(error).__name__
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - it is the engine's own, and an act always has an outcome
+        words = "without words"
     if isinstance(error, StateRefused):
-        text = f"The state cannot be compared: {error}"
+        text = f"The state cannot be compared: {words}"
         reason = Reason("state", "allowed_state_changes", None, "plain data", text)
     else:
         code, text = "interrupted", f"The engine was interrupted in {mapping!r} ({kind})"
         if isinstance(error, Exception):
-            code, text = "engine", f"The engine failed in {mapping!r} ({kind}: {_words_of(error)})"
+            code, text = "engine", f"The engine failed in {mapping!r} ({kind}: {words})"
         reason = Reason(code, "implementation_mapping", kind, mapping, text)
     return refusal(reason, bits=Clause.AFTERWARDS)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from vademecum.errors import CharterRefused, FileRefused
 from vademecum.files import read_capped
-from vademecum.governance.check import SkillCheck, not_found
+from vademecum.governance.check import CONSTRAINTS, LIKE, SkillCheck, not_found
 from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
     EMPTY,
@@ -26,9 +27,10 @@ from vademecum.governance.definitions import (
     ValidationResult,
     shown,
 )
-from vademecum.governance.reading import lint, read_draft
+from vademecum.governance.reading import read_draft
 from vademecum.governance.roles import UNRESTRICTED, Role, RoleEnforcer, covered
 from vademecum.governance.state import WORLD, Change, Ledger
+from vademecum.nearest import nearest
 from vademecum.skill.skill import Problem
 
 if TYPE_CHECKING:
@@ -38,11 +40,11 @@ CHARTER_FILE = "skill_registry.yaml"
 MAX_CHARTER_BYTES = 64 * 1024 * 1024
 _NOTHING = Ledger()
 
-CheckNow = Callable[..., ValidationResult]
-
 
 class SkillRegistry:
     """The definitions of all skills. It checks eligibility and preconditions.
+
+    ``default_skill`` is the skill for an agent that can do nothing else.
 
     By default a field counts as true or false as in Python, and a missing field is false. With ``strict``
     a missing field denies, and so does one that is neither a boolean nor a number.
@@ -63,7 +65,7 @@ class SkillRegistry:
     ) -> None:
         self.strict = strict
         self.checks: dict[str, SkillCheck] = {}
-        self._default = default_skill
+        self.default_skill = default_skill
         for skill in skills:
             self.register(skill)
         if default_skill is not None and default_skill not in self.checks:
@@ -89,15 +91,18 @@ class SkillRegistry:
         """Return all definitions by id, in the order of registration."""
         return {name: check.skill for name, check in self.checks.items()}
 
-    def __len__(self) -> int:
-        """Return the number of skills."""
-        return len(self.checks)
-
     def register(self, skill: SkillDefinition) -> None:
         """Add a skill, or raise ``CharterRefused`` if its id is taken or its definition is wrong."""
         if skill.skill_id in self.checks:
             raise CharterRefused(f"The skill {skill.skill_id!r} is there already: choose another skill_id.")
-        self.checks[skill.skill_id] = SkillCheck(skill, strict=self.strict)
+        check = SkillCheck(skill, strict=self.strict)
+        wrong = [text for _, _, text in check.problems]
+        for key in skill.institutional_constraints:
+            if key not in CONSTRAINTS and (near := nearest(key, CONSTRAINTS, like=LIKE)):
+                wrong.append(f"There is no constraint {key!r}: did you mean {near!r}?")
+        if wrong:
+            raise CharterRefused(f"The definition of {skill.skill_id!r} is wrong: {' '.join(wrong)}")
+        self.checks[skill.skill_id] = check
 
     def get(self, skill_id: str) -> SkillDefinition | None:
         """Return the definition of a skill, or ``None``."""
@@ -129,10 +134,6 @@ class SkillRegistry:
         skill = self.get(skill_id)
         return None if skill is None else skill.implementation_mapping
 
-    def get_default_skill(self) -> str | None:
-        """Return the skill for an agent that can do nothing else, or ``None``."""
-        return self._default
-
 
 class Charter:
     """A registry and roles, which decide. Without roles, eligibility alone says who may propose a skill.
@@ -150,10 +151,7 @@ class Charter:
         self.registry = registry
         self.roles = roles
         self.rights = UNRESTRICTED if roles is None else roles
-        self.strict = registry.strict
-        self.default_skill = registry.get_default_skill()
-        self._checks = registry.checks
-        self._by_role: dict[tuple[str, str], ValidationResult] = {}
+        self._by_role = cache(self.rights.check_skill)
 
     def guard(
         self, agent_type: str, state: dict[str, Any] | None = None, *, name: str = "default"
@@ -192,27 +190,24 @@ class Charter:
     def to_json(self) -> dict[str, Any]:
         """Return the charter as a record keeps it."""
         whole: dict[str, Any] = {"skills": [skill.to_json() for skill in self.skills.values()]}
-        if self.default_skill is not None:
-            whole["default_skill"] = self.default_skill
-        whole["strict"] = self.strict
+        if self.registry.default_skill is not None:
+            whole["default_skill"] = self.registry.default_skill
+        whole["strict"] = self.registry.strict
         if self.roles is not None:
             whole["roles"] = self.roles.to_json()
         return whole
 
     def decide(
-        self, skill_id: str, agent_type: str, facts: Facts, *, last: Mapping[str, int], step: int
+        self, skill_id: str, agent_type: str, facts: Facts, last: Mapping[str, int], step: int
     ) -> ValidationResult:
         """Check everything that must hold before a skill is executed: existence, role, type, parameters,
         preconditions, cost and cooldown.
         """
-        try:
-            found = self._checks[skill_id]
-        except (KeyError, TypeError):  # a model may say anything, also what cannot be a key
+        found = self.registry.skill_check(skill_id)
+        if found is None:
             return not_found(skill_id)
         result = found.check(agent_type, facts, last, step)
-        role = self._by_role.get((agent_type, skill_id))
-        if role is None:
-            role = self._by_role[agent_type, skill_id] = self.rights.check_skill(agent_type, skill_id)
+        role = self._by_role(agent_type, skill_id)
         return role.plus(result) if role.bits else result
 
     def check(  # noqa: PLR0913 - what a check depends on
@@ -226,19 +221,8 @@ class Charter:
         ledger: Ledger = _NOTHING,
     ) -> ValidationResult:
         """Check one skill for one agent."""
-        return self.at(world=world, step=step, ledger=ledger)(skill_id, agent, parameters)
-
-    def at(self, *, world: Mapping[str, Any] = EMPTY, step: int = 0, ledger: Ledger = _NOTHING) -> CheckNow:
-        """Return ``check`` with the shared state, step and ledger given once, for many agents."""
-        decide, histories = self.decide, ledger.agents
-
-        def check(
-            skill_id: str, agent: GovernedAgent, parameters: Mapping[str, Any] = EMPTY, /
-        ) -> ValidationResult:
-            last = histories.get(agent.id, EMPTY)
-            return decide(skill_id, agent.type, (agent.state, world, parameters), last=last, step=step)
-
-        return check
+        last = ledger.agents.get(agent.id, EMPTY)
+        return self.decide(skill_id, agent.type, (agent.state, world, parameters), last, step)
 
     def feasible(
         self,
@@ -249,13 +233,13 @@ class Charter:
         ledger: Ledger = _NOTHING,
     ) -> list[str]:
         """Return the skills that an agent can carry out now, with some parameters."""
-        check = self.at(world=world, step=step, ledger=ledger)
+        check = partial(self.check, world=world, step=step, ledger=ledger)
         found = self.registry.checks.items()
         return [name for name, each in found if not check(name, agent).bits & ~each.correctable]
 
     def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> ValidationResult:
         """Return a reason for each change that the skill does not list, or that the role may not write."""
-        listed = tuple(self._checks[skill_id].skill.allowed_state_changes)
+        listed = tuple(self.registry.checks[skill_id].skill.allowed_state_changes)
         writes = tuple(self.rights.role_of(agent_type).writes)
         wrong = [
             change for change in changes if not (covered(change[0], listed) and covered(change[0], writes))
@@ -346,10 +330,9 @@ def lint_charter(path: str | Path) -> Linted:
 def lint_text(text: str) -> Linted:
     """Read a charter's text and return everything that is wrong with it."""
     draft = read_draft(text)
-    lint(draft)
-    if any(problem.severity == "error" for problem in draft.problems):
-        return Linted(None, None, tuple(draft.problems), len(draft.skills))
-    skills = (placed.check.skill for placed in draft.skills)
-    registry = SkillRegistry(skills, default_skill=draft.default_skill, strict=draft.strict)
-    roles = None if draft.roles is None else RoleEnforcer(draft.roles)
+    registry = roles = None
+    if all(problem.severity != "error" for problem in draft.problems):
+        skills = (check.skill for check in draft.skills.values())
+        registry = SkillRegistry(skills, default_skill=draft.default_skill, strict=draft.strict)
+        roles = None if draft.roles is None else RoleEnforcer(draft.roles)
     return Linted(registry, roles, tuple(draft.problems), len(draft.skills))

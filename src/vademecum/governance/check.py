@@ -7,10 +7,10 @@ are found when a caller reads them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vademecum.errors import CharterRefused, ConditionWrong
+from vademecum.errors import ConditionWrong
 from vademecum.governance import conditions as c
 from vademecum.governance.conditions import Facts
 from vademecum.governance.definitions import (
@@ -25,27 +25,22 @@ from vademecum.governance.definitions import (
     Reason,
     SkillDefinition,
     ValidationResult,
-    plain,
     refusal,
     shown,
 )
 from vademecum.governance.state import FLAT, Charge, copied
-from vademecum.nearest import nearest
 
 DEFAULT_PURSE = "budget"
 MAX_CONDITIONS = 48  # each has one of the 64 bits of a result, and the other checks have sixteen
 MAX_STEPS = 2**31
-NEVER = -(2**62)  # longer ago than any cooldown
 CONSTRAINTS = ("cost", "pays_with", "cooldown")
 # What YAML 1.1 takes for true or false; here it would be the name of a field.
 _YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
 _PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
 LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
-# Takes the agent's type, the facts, the agent's last steps, the step.
-CheckFunction = Callable[[str, Facts, Mapping[str, int], int], ValidationResult]
-# Takes the key that a problem is about, the problem's code and a sentence.
-Note = Callable[[str, str, str], None]
+# The key of a definition that is wrong, a code and a sentence.
+Wrong = tuple[str, str, str]
 
 
 class Condition(NamedTuple):
@@ -56,25 +51,26 @@ class Condition(NamedTuple):
     paths: list[c.Path]
 
 
-def _conditions(written: Sequence[str], note: Note) -> Iterator[Condition]:
+def _conditions(written: Sequence[str], problems: list[Wrong]) -> Iterator[Condition]:
     for number, text in enumerate(written):
         try:
             tree = c.parse(text)
-            yield Condition(text, tree, c.paths_of(tree))
         except ConditionWrong as error:
-            note(f"preconditions[{number}]", error.code, str(error))
+            problems.append((f"preconditions[{number}]", error.code, str(error)))
+            tree = c.Constant(value=False)
+        yield Condition(text, tree, c.paths_of(tree))
     if len(written) > MAX_CONDITIONS:
         text = f"There are more than {MAX_CONDITIONS} preconditions: join some with and."
-        note("preconditions", "value", text)
+        problems.append(("preconditions", "value", text))
 
 
-def _cost(written: Any, note: Note) -> Condition | None:
-    key, number = "institutional_constraints.cost", plain(written)
+def _cost(written: Any, problems: list[Wrong]) -> Condition | None:
+    key, number = "institutional_constraints.cost", written
     if isinstance(written, str):
         try:
             tree = c.parse(written)
         except ConditionWrong as error:
-            note(key, error.code, f"The cost cannot be read: {error}")
+            problems.append((key, error.code, f"The cost cannot be read: {error}"))
             return None
         paths = c.paths_of(tree)
         if isinstance(tree, c.Path | c.Compute) and paths and written.lower() not in _YES_OR_NO:
@@ -82,26 +78,33 @@ def _cost(written: Any, note: Note) -> Condition | None:
         number = tree.value if isinstance(tree, c.Constant) else None
     if type(number) not in {int, float} or not 0 <= number <= 2**1000:
         text = f"The cost is {shown(written)}: write a number of at least 0, or an expression."
-        note(key, "value", text)
+        problems.append((key, "value", text))
         return None
     return Condition(f"{number:g}", c.Constant(number), []) if number else None
 
 
-def _purse(written: Any, note: Note) -> c.Path:
+def _purse(written: Any, problems: list[Wrong]) -> c.Path:
     if isinstance(written, str) and _PURSE.fullmatch(written):
         return c.Path(tuple(written.split(".")))
     text = f"pays_with is {shown(written)}: write a field, or world. and a field."
-    note("institutional_constraints.pays_with", "value", text)
+    problems.append(("institutional_constraints.pays_with", "value", text))
     return c.Path((DEFAULT_PURSE,))
 
 
-def _cooldown(written: Any, note: Note) -> int:
-    number = plain(written)
-    if type(number) is int and 0 <= number < MAX_STEPS:
-        return number
-    text = f"cooldown is {shown(number)}: write a whole number of steps, at least 0."
-    note("institutional_constraints.cooldown", "value", text)
+def _cooldown(written: Any, problems: list[Wrong]) -> int:
+    if type(written) is int and 0 <= written < MAX_STEPS:
+        return written
+    text = f"cooldown is {shown(written)}: write a whole number of steps, at least 0."
+    problems.append(("institutional_constraints.cooldown", "value", text))
     return 0
+
+
+def _affordable(cost: c.Tree, purse: c.Path) -> c.Tree:
+    """Return the condition that a purse can pay a cost, which is at least zero."""
+    if isinstance(cost, c.Constant) and isinstance(cost.value, int):
+        return c.Compare(">=", purse, cost)  # a whole number can be subtracted from whatever is not less
+    nothing, left = c.Constant(0), c.Compute("-", purse, cost)
+    return c.Join("and", c.Compare(">=", cost, nothing), c.Compare(">=", left, nothing))
 
 
 def wrong_parameters(schema: Mapping[str, Parameter], given: Any) -> Iterator[Reason]:
@@ -133,50 +136,43 @@ def wrong_parameters(schema: Mapping[str, Parameter], given: Any) -> Iterator[Re
 class SkillCheck:
     """Check a skill by its definition, whose conditions and constraints are compiled once.
 
-    What is wrong with the definition is told to ``note``; without it, ``CharterRefused`` is raised.
+    ``problems`` contains what is wrong with the definition. With a problem it must not be used.
 
     >>> check = SkillCheck(SkillDefinition("move", preconditions=["age < 70"]))
     >>> check.check("resident", ({"age": 71}, {}, {}), {}, 0).message
     "Precondition failed: 'age < 70' (age is 71)"
     """
 
-    def __init__(self, skill: SkillDefinition, *, strict: bool = False, note: Note | None = None) -> None:
-        wrong: list[str] = []
-        noted = note or (lambda _key, _code, text: wrong.append(text))
+    def __init__(self, skill: SkillDefinition, *, strict: bool = False) -> None:
+        self.problems: list[Wrong] = []
         written = skill.institutional_constraints
         self.skill = skill
-        self.strict = strict
-        self.conditions = tuple(_conditions(skill.preconditions, noted))
-        self.cost = _cost(written.get("cost", 0), noted)
-        self.purse = _purse(written.get("pays_with", DEFAULT_PURSE), noted)
-        self.cooldown = _cooldown(written.get("cooldown", 0), noted)
-        if note is None:
-            for key in written:
-                if key not in CONSTRAINTS and (near := nearest(key, CONSTRAINTS, like=LIKE)):
-                    wrong.append(f"There is no constraint {key!r}: did you mean {near!r}?")
-        if wrong:
-            raise CharterRefused(f"The definition of {skill.skill_id!r} is wrong: {' '.join(wrong)}")
-        tests = [(Clause.FIRST_CONDITION << number, each.tree) for number, each in enumerate(self.conditions)]
-        self._tests = {bit: c.test_of(tree, strict=strict) for bit, tree in tests}
+        self._types = frozenset(skill.eligible_agent_types)
+        self.conditions = tuple(_conditions(skill.preconditions, self.problems))
+        self.cost = _cost(written.get("cost", 0), self.problems)
+        self.purse = _purse(written.get("pays_with", DEFAULT_PURSE), self.problems)
+        self.cooldown = _cooldown(written.get("cooldown", 0), self.problems)
+        # The conditions and the cost, each with its bit and how strictly it is read.
+        self.clauses = [
+            (Clause.FIRST_CONDITION << n, each.tree, strict) for n, each in enumerate(self.conditions)
+        ]
         if self.cost is not None:
-            tests += [(Clause.COST, self.cost.tree), (Clause.COST, self.purse)]
+            self.clauses.append((Clause.COST, _affordable(self.cost.tree, self.purse), True))
             self._price = c.number_of(self.cost.tree)
+        self._tests = [(bit, c.test_of(tree, strict=strict)) for bit, tree, strict in self.clauses]
         # The bits of the clauses that another intent with the same skill could satisfy.
         self.correctable = Clause.PARAMETERS
-        reads: dict[c.Path, None] = {}
-        for bit, tree in tests:
+        self.reads: dict[str, c.Function] = {}
+        for bit, tree, _ in self.clauses:
             for path in c.paths_of(tree):
                 if path.is_parameter:
                     self.correctable |= bit
                 else:
-                    reads[path] = None
-        self.reads = tuple(reads)
-        self._look = {str(path): c.read(path, MISSING) for path in reads}
-        self.check: CheckFunction = self._compiled()
+                    self.reads[str(path)] = c.read(path, MISSING)
 
     def is_for(self, agent_type: str) -> bool:
         """Return whether the skill is for an agent type."""
-        return not {EVERYBODY, agent_type}.isdisjoint(self.skill.eligible_agent_types)
+        return agent_type in self._types or EVERYBODY in self._types
 
     def charge(self, facts: Facts) -> Charge | None:
         """Return the charge to an agent that can pay, or ``None`` if the skill is free."""
@@ -188,77 +184,49 @@ class SkillCheck:
         return Charge(purse, key, str(self.purse), before, before - cost, cost) if cost else None
 
     def look(self, facts: Facts) -> dict[str, Any]:
-        """Return the values that the clauses read, by path, without those that do not exist."""
-        found = {}
-        for name, value_at in self._look.items():
-            value = value_at(facts)
-            if value is not MISSING:
-                found[name] = value if type(value) in FLAT else copied(value)
-        return found
+        """Return a copy of the values that the clauses read, by path, without those that do not exist."""
+        found = {name: value_at(facts) for name, value_at in self.reads.items()}
+        if FLAT.issuperset(map(type, found.values())):
+            return found
+        return {name: copied(value) for name, value in found.items() if value is not MISSING}
 
-    def _compiled(self) -> CheckFunction:
-        look, explain, skill = [*self._look.values()], self.reasons, self.skill
-        tests = [*self._tests.items(), *self._affordable()]
-        types = None if EVERYBODY in skill.eligible_agent_types else frozenset(skill.eligible_agent_types)
-        schema, skill_id, cooldown = skill.output_schema, skill.skill_id, self.cooldown
-        required = any(parameter.required for parameter in schema.values())
-
-        def check(agent_type: str, facts: Facts, last: Mapping[str, int], step: int) -> ValidationResult:
-            said = facts[2]
-            bits = 0 if types is None or agent_type in types else Clause.TYPE
-            if (said or required) and any(wrong_parameters(schema, said)):
-                bits |= Clause.PARAMETERS
-            for bit, test in tests:
-                try:
-                    if not test(facts):
-                        bits |= bit
-                except c.FAILURES:
+    def check(self, agent_type: str, facts: Facts, last: Mapping[str, int], step: int) -> ValidationResult:
+        """Check an intent; ``last`` contains the step at which the agent last did each skill."""
+        said, skill = facts[2], self.skill
+        bits = 0 if self.is_for(agent_type) else Clause.TYPE
+        if (said or skill.output_schema) and any(wrong_parameters(skill.output_schema, said)):
+            bits |= Clause.PARAMETERS
+        for bit, test in self._tests:
+            try:
+                if not test(facts):
                     bits |= bit
-            if cooldown and step - last.get(skill_id, NEVER) < cooldown:
-                bits |= Clause.COOLDOWN
-            if not bits:
-                return VALID
-            values = tuple([value_at(facts) for value_at in look])
-            if not FLAT.issuperset(map(type, values)):
-                values = tuple(map(copied, values))
-            return ValidationResult(
-                bits, explain, (agent_type, said and copied(said), step, last.get(skill_id), values)
-            )
+            except c.FAILURES:
+                bits |= bit
+        used = last.get(skill.skill_id)
+        if used is not None and step - used < self.cooldown:
+            bits |= Clause.COOLDOWN
+        if not bits:
+            return VALID
+        observed = agent_type, said and copied(said), step, used, self.look(facts)
+        return ValidationResult(bits, self._reasons, observed)
 
-        return check
-
-    def _affordable(self) -> list[tuple[int, c.Function]]:
-        if self.cost is None:
-            return []
-        price, left = self._price, c.value_of(self.purse, strict=True)
-        if isinstance(self.cost.tree, c.Constant):
-            number: Any = self.cost.tree.value
-            return [(Clause.COST, lambda facts: left(facts) - number >= 0)]
-
-        def payable(facts: Facts) -> Any:
-            asked = price(facts)
-            return asked >= 0 and left(facts) - asked >= 0
-
-        return [(Clause.COST, payable)]
-
-    def reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
-        """Yield a reason for each bit, without the values that the reader may not see."""
-        type_, params, step, last, values = observed
+    def _reasons(self, bits: int, observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
+        agent_type, params, step, used, seen = observed
         if bits & Clause.TYPE:
-            text = f"Agent type {type_!r} not eligible for skill {self.skill.skill_id!r}"
+            text = f"Agent type {agent_type!r} not eligible for skill {self.skill.skill_id!r}"
             types = sorted({*self.skill.eligible_agent_types})
-            yield Reason("type", "eligible_agent_types", type_, types, text)
+            yield Reason("type", "eligible_agent_types", agent_type, types, text)
         if bits & Clause.PARAMETERS:
             yield from wrong_parameters(self.skill.output_schema, params)
-        facts = facts_of(self.reads, values, params)
-        for condition, (bit, test) in zip(self.conditions, self._tests.items(), strict=True):
+        facts = facts_of(seen, params)
+        for condition, (bit, test) in zip(self.conditions, self._tests, strict=False):
             if bits & bit:
                 yield _failed(condition, test, facts, may)
         if bits & Clause.COST and self.cost is not None:
             yield self._too_expensive(self.cost, facts, may)
         if bits & Clause.COOLDOWN:
-            ready = last + self.cooldown
-            text = f"Cooldown of {self.cooldown} not over: used at step {last}, ready at {ready}"
+            ready = used + self.cooldown
+            text = f"Cooldown of {self.cooldown} not over: used at step {used}, ready at {ready}"
             yield Reason("cooldown", "cooldown", step, ready, text)
 
     def _too_expensive(self, cost: Condition, facts: Facts, may: MayRead) -> Reason:
@@ -311,25 +279,20 @@ def _may(path: c.Path, may: MayRead) -> bool:
     return path.is_parameter or may(str(path))
 
 
-def facts_of(reads: tuple[c.Path, ...], values: tuple[Any, ...], params: Any) -> Facts:
-    """Return observed values as the state, the shared state and the parameters that conditions read."""
+def facts_of(seen: Mapping[str, Any], params: Any) -> Facts:
+    """Return observed values, by path, as the state, the shared state and the parameters."""
     state: dict[str, Any] = {}
     world: dict[str, Any] = {}
-    for path, value in zip(reads, values, strict=True):
-        if value is not MISSING:
-            root, parts = c.rooted(path)
-            put(world if root else state, parts, value)
+    for name, value in seen.items():
+        root, parts = c.rooted(name.split("."))
+        into = world if root else state
+        for part in parts[:-1]:
+            inner = into.get(part)
+            if not isinstance(inner, dict):
+                inner = into[part] = {}
+            into = inner
+        into.setdefault(parts[-1], value)
     return state, world, params or EMPTY
-
-
-def put(into: dict[str, Any], parts: tuple[str, ...], value: Any) -> None:
-    """Set a value at a path, unless there is one."""
-    for part in parts[:-1]:
-        inner = into.get(part)
-        if not isinstance(inner, dict):
-            inner = into[part] = {}
-        into = inner
-    into.setdefault(parts[-1], value)
 
 
 def not_found(skill_id: str) -> ValidationResult:

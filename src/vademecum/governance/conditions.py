@@ -17,7 +17,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, assert_never, cast
 
 from msgspec import Struct, structs
@@ -152,41 +152,42 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._words = self._split(text)
-        if not self._words:
+        self._values: list[Constant | str] = []  # each name and value; Python's parser gets _N for it
+        words = list(self._split())
+        if not words:
             raise ConditionWrong("The condition is empty: write a field, or an expression.")
-        # Every name and value becomes _N, with N its place among the words.
-        words = enumerate(self._words)
-        source = [f"_{number}" if kind else _PYTHON.get(word, word) for number, (kind, word) in words]
-        operators = sum(not word.startswith("_") and word not in {".", ",", ")", "]"} for word in source)
+        operators = sum(
+            not python.startswith("_") and word not in {".", ",", ")", "]"} for word, python in words
+        )
         if operators > MAX_OPERATORS:
             raise self._wrong(f"has more than {MAX_OPERATORS} operators and brackets: split it")
         try:
-            body = ast.parse(" ".join(source), mode="eval").body
+            body = ast.parse(" ".join(python for _, python in words), mode="eval").body
         except (SyntaxError, ValueError, RecursionError) as error:
-            raise self._wrong(self._where(source, getattr(error, "offset", None) or 0)) from None
+            raise self._wrong(_where(words, getattr(error, "offset", None) or 0)) from None
         self.tree = self._read(body)
 
-    def _split(self, text: str) -> list[tuple[str, str]]:
-        """Return the words, each with its kind, which is empty for operators and brackets."""
-        found, position, end = [], 0, len(text.rstrip())
-        while position < end:
+    def _split(self) -> Iterator[tuple[str, str]]:
+        """Yield each word, and what Python's parser gets for it."""
+        text, position = self._text.rstrip(), 0
+        while position < len(text):
             match = _TOKEN.match(text, position)
             if match is None:
                 raise self._wrong(f"has {text[position:].lstrip()[:1]!r}, which is not part of the language")
             kind, position = cast("str", match.lastgroup), match.end()
             word = match[kind]
-            found.append(("" if kind == "sign" or word in _WORDS else kind, word))
-        return found
+            if kind == "sign" or word in _WORDS:
+                yield word, _PYTHON.get(word, word)
+            else:
+                yield word, f"_{len(self._values)}"
+                self._values.append(self._value(kind, word))
 
-    def _where(self, source: list[str], offset: int) -> str:
-        """Return which word Python's parser stopped at."""
-        position = 1
-        for (_, word), written in zip(self._words, source, strict=True):
-            position += len(written) + 1
-            if 0 < offset < position:
-                return f"cannot be read at {word!r}"
-        return "is not complete"
+    def _value(self, kind: str, word: str) -> Constant | str:
+        if kind == "number":
+            return Constant(self._number(word))
+        if kind == "text":
+            return Constant(re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), word[1:-1]))
+        return Constant(_BOOLEANS[word]) if word in _BOOLEANS else word
 
     def _wrong(self, what: str) -> ConditionWrong:
         return ConditionWrong(f"The condition {self._text[:200]!r} {what}.")
@@ -194,7 +195,8 @@ class _Parser:
     def _read(self, node: ast.expr) -> Tree:
         match node:
             case ast.Name() | ast.Attribute():
-                return self._value(node)
+                value = self._values[int(node.id[1:])] if isinstance(node, ast.Name) else ""
+                return value if isinstance(value, Constant) else self._path(node)
             case ast.BoolOp(op=op, values=[first, *others]):
                 tree = self._read(first)
                 for other in others:
@@ -203,10 +205,10 @@ class _Parser:
             case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=operand):
                 return Not(self._read(operand))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                value = self._read(operand)
-                if isinstance(value, Constant) and not isinstance(value.value, bool | str):
-                    return Constant(-value.value)
-                return Compute("-", Constant(0), value)
+                inner = self._read(operand)
+                if isinstance(inner, Constant) and not isinstance(inner.value, bool | str):
+                    return Constant(-inner.value)
+                return Compute("-", Constant(0), inner)
             case ast.Compare(left=left, ops=[by], comparators=[right]) if type(by) in _COMPARATORS:
                 return Compare(_COMPARATORS[type(by)], self._read(left), self._read(right))
             case ast.Compare():
@@ -215,26 +217,11 @@ class _Parser:
                 return Compute(_SIGNS[type(op)], self._read(left), self._read(right))
             case ast.List(elts=values):
                 return Items(tuple(map(self._read, values)))
-            case ast.Call(func=ast.Name() as called, args=[argument], keywords=[]) if self._word(called) == (
-                "name",
-                "has",
-            ):
+            case ast.Call(func=ast.Name(id=name), args=[argument]) if self._values[int(name[1:])] == "has":
                 return Has(self._path(argument))
             case ast.Call():
                 raise self._wrong("has a call: there are no functions besides has(…)")
         raise self._wrong("is not a condition: write fields, comparisons, and, or, not")
-
-    def _word(self, node: ast.Name) -> tuple[str, str]:
-        return self._words[int(node.id[1:])]
-
-    def _value(self, node: ast.Name | ast.Attribute) -> Constant | Path:
-        kind, word = self._word(node) if isinstance(node, ast.Name) else ("", "")
-        match kind:
-            case "number":
-                return Constant(self._number(word))
-            case "text":
-                return Constant(re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), word[1:-1]))
-        return Constant(_BOOLEANS[word]) if word in _BOOLEANS else self._path(node)
 
     def _path(self, node: ast.expr) -> Path:
         parts: list[str] = []
@@ -242,9 +229,9 @@ class _Parser:
             parts.append(node.attr)
             node = node.value
         if isinstance(node, ast.Name):
-            words = [self._words[int(part[1:])] for part in (node.id, *reversed(parts))]
-            if all(kind == "name" and word not in _BOOLEANS and word != "has" for kind, word in words):
-                return Path(tuple(word for _, word in words))
+            names = [self._values[int(part[1:])] for part in (node.id, *reversed(parts))]
+            if all(isinstance(name, str) and name != "has" for name in names):
+                return Path(tuple(map(str, names)))
         raise self._wrong("has something else where a field's name should be")
 
     def _number(self, text: str) -> int | float:
@@ -254,6 +241,16 @@ class _Parser:
         if not math.isfinite(number):
             raise self._wrong(f"has the number {text}, which is too large")
         return number
+
+
+def _where(words: list[tuple[str, str]], offset: int) -> str:
+    """Return which word Python's parser stopped at."""
+    position = 1
+    for word, python in words:
+        position += len(python) + 1
+        if 0 < offset < position:
+            return f"cannot be read at {word!r}"
+    return "is not complete"
 
 
 State = Mapping[str, Any]
@@ -315,9 +312,6 @@ def value_of(tree: Tree, *, strict: bool) -> Function:
         case Items(values=values):
             items = [value_of(each, strict=strict) for each in values]
             return lambda facts: [item(facts) for item in items]
-        case Not(value=value) if _is_field(value) and not strict:
-            name = str(value)
-            return lambda facts: not facts[0].get(name)  # without another call
         case Not(value=value):
             inner = test_of(value, strict=strict)
             return lambda facts: not inner(facts)
@@ -326,8 +320,13 @@ def value_of(tree: Tree, *, strict: bool) -> Function:
             if by == "and":
                 return lambda facts: bool(one(facts) and other(facts))
             return lambda facts: bool(one(facts) or other(facts))
-        case Compare():
-            return _compare(tree, strict=strict)
+        case Compare(by=by, left=left, right=Constant(value=value)):
+            compare, item = COMPARE[by], value_of(left, strict=strict)
+            return lambda facts: compare(item(facts), value)  # without another call
+        case Compare(by=by):
+            compare = COMPARE[by]
+            first, second = value_of(tree.left, strict=strict), value_of(tree.right, strict=strict)
+            return lambda facts: compare(first(facts), second(facts))
         case Compute(by=sign):
             compute = COMPUTE[sign]
             first, second = number_of(tree.left, strict=strict), number_of(tree.right, strict=strict)
@@ -336,20 +335,15 @@ def value_of(tree: Tree, *, strict: bool) -> Function:
             assert_never(tree)
 
 
-def rooted(path: Path) -> tuple[int, tuple[str, ...]]:
-    """Return which of the three mappings a path begins in, and the parts from there."""
-    root = ROOTS.get(path.parts[0], 0) if len(path.parts) > 1 else 0
-    return root, path.parts[1:] if root else path.parts
-
-
-def _is_field(tree: Tree) -> bool:
-    """Return whether a tree is a single field of the agent's own."""
-    return isinstance(tree, Path) and len(tree.parts) == 1
+def rooted(parts: Sequence[str]) -> tuple[int, Sequence[str]]:
+    """Return which of the three mappings a path begins in, and its parts from there."""
+    root = ROOTS.get(parts[0], 0) if len(parts) > 1 else 0
+    return root, parts[1:] if root else parts
 
 
 def read(path: Path, default: Any) -> Function:
     """Return a function with the value at a path, or ``default`` if there is none."""
-    root, parts = rooted(path)
+    root, parts = rooted(path.parts)
     if len(parts) == 1 and not path.is_parameter:  # what is said may be no mapping
         (name,) = parts
         return lambda facts: facts[root].get(name, default)
@@ -378,18 +372,6 @@ def _path(path: Path, *, strict: bool) -> Function:
         return value
 
     return needed
-
-
-def _compare(tree: Compare, *, strict: bool) -> Function:
-    compare, left = COMPARE[tree.by], value_of(tree.left, strict=strict)
-    if isinstance(tree.right, Constant):
-        constant = tree.right.value
-        if _is_field(tree.left) and not strict:
-            name = str(tree.left)
-            return lambda facts: compare(facts[0].get(name), constant)  # without another call
-        return lambda facts: compare(left(facts), constant)
-    right = value_of(tree.right, strict=strict)
-    return lambda facts: compare(left(facts), right(facts))
 
 
 def _inside(item: Any, items: Any) -> bool:

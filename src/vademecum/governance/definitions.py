@@ -141,22 +141,20 @@ def texts(name: str, written: Sequence[str]) -> tuple[str, ...]:
     return tuple(written)
 
 
-def plain(value: Any) -> Any:
-    """Return a number as Python's own ``int`` or ``float``, and any other value as it is.
-
-    >>> import fractions
-    >>> plain(fractions.Fraction(5, 2)), plain(True), plain("x")
-    (2.5, True, 'x')
-    """
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return value
-    return int(value) if isinstance(value, Integral) else float(value)
-
-
 def _frozen(written: Any) -> Any:
-    if isinstance(written, Mapping):
-        return MappingProxyType({key: _frozen(value) for key, value in written.items()})
-    return tuple(map(_frozen, written)) if isinstance(written, list | tuple) else plain(written)
+    """Return an immutable copy, in which every number is Python's own ``int`` or ``float``."""
+    match written:
+        case Mapping():
+            return MappingProxyType({key: _frozen(value) for key, value in written.items()})
+        case list() | tuple():
+            return tuple(map(_frozen, written))
+        case bool():
+            return written
+        case Integral():
+            return int(written)
+        case Real():
+            return float(written)
+    return written
 
 
 def _thawed(value: Any) -> Any:
@@ -253,7 +251,7 @@ class Reason(Struct, frozen=True):
 
 # Returns whether a reader may see the value of a state key.
 MayRead = Callable[[str], bool]
-# Makes reasons for a reader from what was observed at a check.
+# Makes the reasons for some bits from what was observed, without the values that the reader may not see.
 Explain = Callable[[int, tuple[Any, ...], MayRead], Iterable[Reason]]
 
 
@@ -310,7 +308,7 @@ class ValidationResult(Struct, frozen=True):
         if not other.bits:
             return self
 
-        def explain(bits: int, _observed: tuple[Any, ...], may: MayRead) -> Iterable[Reason]:
+        def explain(bits: int, _: tuple[Any, ...], may: MayRead) -> Iterable[Reason]:
             return (*self.only(bits).reasons_for(may), *other.only(bits).reasons_for(may))
 
         return ValidationResult(self.bits | other.bits, explain)

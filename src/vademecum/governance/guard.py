@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from vademecum.errors import Denied
+from vademecum.errors import Denied, ToolRefused
 from vademecum.governance.audit import Audit
 from vademecum.governance.broker import Broker, Functions
 from vademecum.governance.charter import Charter
@@ -35,10 +35,6 @@ NOT_BEGUN = frozenset(
 )  # fmt: skip
 
 
-class _NotBegun(Exception):
-    """A tool did not begin; its cost is given back."""
-
-
 class CharterGuard:
     """Ask a charter about each selected skill, script and tool call of one agent, and charge its state.
 
@@ -56,7 +52,7 @@ class CharterGuard:
         self.agent = Actor(name, agent_type, {} if state is None else state)
         self.ledger = Ledger()
         self.steps = 0
-        self._given = charter
+        self._charter = charter
         self._brokers: dict[Record, tuple[Broker, Audit]] = {}
 
     def act(
@@ -68,9 +64,10 @@ class CharterGuard:
             return do()
         with self.ledger.lock:
             broker, audit = self._broker(record)
-            mapping = f"{'skill' if kind == 'script' else 'tool'}:{name}"
-            skill_id = self._definition(broker, mapping, parameters) or self._unknown(broker, name)
-            decision = broker.approve(self.agent, Intent(skill_id, dict(parameters)))
+            skill_id = self._definition(f"{'skill' if kind == 'script' else 'tool'}:{name}", parameters)
+            while skill_id is None and name in self._charter.registry.checks:
+                name += "?"  # an id alone does not allow what it does not map to
+            decision = broker.approve(self.agent, Intent(skill_id or name, dict(parameters)))
             if isinstance(decision, ActionOutcome):
                 audit.flush()
                 raise Denied(decision.feedback)
@@ -78,7 +75,7 @@ class CharterGuard:
         try:
             found = do()  # without the lock
             if isinstance(found, Result) and found.code in NOT_BEGUN:
-                error = _NotBegun(found.code)
+                error = ToolRefused(found.code)
         except BaseException as raised:
             error = raised
             raise
@@ -93,41 +90,38 @@ class CharterGuard:
         """Return the broker of a run, at the present step."""
         if record not in self._brokers:
             self._brokers = {each: kept for each, kept in self._brokers.items() if not each.is_closed}
-            audit, charter = Audit(record, secrets=record.secrets), self._given
+            audit, charter = Audit(record, secrets=record.secrets), self._charter
             broker = Broker(charter.registry, charter.roles, Functions({}), audit=audit, ledger=self.ledger)
             self._brokers[record] = broker, audit
         broker, audit = self._brokers[record]
         broker.step = self.steps
         return broker, audit
 
-    def _definition(self, broker: Broker, mapping: str, said: Mapping[str, object]) -> str | None:
+    def _definition(self, mapping: str, said: Mapping[str, object]) -> str | None:
         """Return the first definition of a mapping that allows it, else the first that is for this agent."""
-        charter = broker.charter
-        known = [name for name, skill in charter.skills.items() if skill.implementation_mapping == mapping]
-        # First those that are for this agent, otherwise in the order of the charter.
-        known.sort(key=lambda name: self._check(broker, name, said).bits & (Clause.ROLE | Clause.TYPE) != 0)
-        return next((name for name in known if self._check(broker, name, said)), known[0] if known else None)
+        skills = self._charter.skills.items()
+        known = [name for name, skill in skills if skill.implementation_mapping == mapping]
 
-    def _unknown(self, broker: Broker, name: str) -> str:
-        """Return a name that no definition has: an id alone does not allow what it does not map to."""
-        while name in broker.charter.registry.checks:
-            name += "?"
-        return name
+        def obstacles(name: str) -> int:
+            bits = self._check(name, said).bits
+            return (bits != 0) + (bits & (Clause.ROLE | Clause.TYPE) != 0)
+
+        return min(known, key=obstacles, default=None)
 
     def _select(self, name: str, record: Record) -> None:
         """Let a skill be selected if one of its definitions is feasible, or raise ``Denied``."""
         with self.ledger.lock:
             broker, _ = self._broker(record)
-            own = [skill_id for skill_id, skill in broker.charter.skills.items() if _is_of(skill, name)]
+            own = [skill_id for skill_id, skill in self._charter.skills.items() if _is_of(skill, name)]
             allowed = not set(broker.feasible(self.agent)).isdisjoint(own)
-            result = not_found(name) if not own else self._check(broker, own[0], {})
+            result = not_found(name) if not own else self._check(own[0], {})
             reasons = [] if allowed else [reason.to_json() for reason in result.reasons]
             record.add("charter_asked", skill=name, allowed=allowed, reasons=reasons)
             if not allowed:
                 raise Denied(broker.feedback(self.agent, name, result))
 
-    def _check(self, broker: Broker, skill_id: str, said: Mapping[str, object]) -> ValidationResult:
-        return broker.charter.check(skill_id, self.agent, said, step=broker.step, ledger=self.ledger)
+    def _check(self, skill_id: str, said: Mapping[str, object]) -> ValidationResult:
+        return self._charter.check(skill_id, self.agent, said, step=self.steps, ledger=self.ledger)
 
 
 def _is_of(definition: SkillDefinition, name: str) -> bool:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
@@ -43,18 +43,11 @@ FUNCTION = re.compile(r"[^\W\d_]\w*(\.[^\W\d_]\w*)*")
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
-class Placed(NamedTuple):
-    """A skill, and where it is: ``skills[0]``."""
-
-    check: SkillCheck
-    place: str
-
-
 @dataclass(slots=True)
 class Draft:
     """The content of a charter file, as far as it could be read, with the line of every path."""
 
-    skills: list[Placed] = field(default_factory=list)
+    skills: dict[str, SkillCheck] = field(default_factory=dict)  # by their places: ``skills[0]``
     default_skill: str | None = None
     strict: bool = False
     roles: dict[str, Role] | None = None
@@ -71,25 +64,24 @@ class Draft:
 
 
 def read_draft(text: str) -> Draft:
-    r"""Read a charter file.
+    r"""Read a charter file, and find every problem in it.
 
     >>> draft = read_draft("skills:\n  - skill_id: rest\n    season: dry\n")
-    >>> [(problem.line, problem.code, problem.severity) for problem in draft.problems][:2]
-    [(3, 'unknown-key', 'warning'), (2, 'missing-key', 'warning')]
+    >>> [(problem.line, problem.code) for problem in draft.problems]
+    [(2, 'missing-key'), (2, 'missing-key'), (3, 'unknown-key')]
     """
-    draft = Draft()
+    draft, document = Draft(), None
     try:
         _refuse(text, draft)
-        document = None if draft.problems else _plain(yaml.compose(text, Loader=_Loader), "", draft)
+        if not draft.problems:
+            document = _plain(yaml.compose(text, Loader=_Loader), "", draft)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         draft.lines[""] = mark.line + 1 if mark is not None else 1
         draft.wrong("invalid-yaml", f"This is not YAML: {error.problem}. Correct this line.", "")
-        return draft
     except (yaml.YAMLError, UnicodeError):
         text = "This is not YAML: it contains a character that is not allowed. Remove it."
         draft.wrong("invalid-yaml", text, "")
-        return draft
     if isinstance(document, dict):
         values, _ = _keys(document, "", draft, _TOP)
         draft.default_skill, draft.strict = values.get("default_skill"), values.get("strict", False)
@@ -98,6 +90,7 @@ def read_draft(text: str) -> Draft:
             draft.wrong("missing-key", "The key 'skills' is missing: a charter has at least one skill.", "")
     elif not draft.problems:
         draft.wrong("not-a-mapping", "A charter is a mapping: begin it with skills:", "")
+    _lint(draft)
     return draft
 
 
@@ -180,7 +173,8 @@ def _keys(
 
 def _skill(written: Any, place: str, draft: Draft) -> None:
     extra: dict[str, Any] = {}
-    if isinstance(written, dict) and _is_json_schema(written.get("output_schema")):
+    schema = written.get("output_schema") if isinstance(written, dict) else None
+    if isinstance(schema, dict) and ("properties" in schema or isinstance(schema.get("type"), str)):
         text = "output_schema is a JSON Schema and is kept aside: write NAME: {type, min, max, enum}."
         draft.wrong("unknown-key", text, f"{place}.output_schema", severity="warning")
         extra["json_schema"] = written.pop("output_schema")
@@ -206,14 +200,10 @@ def _skill(written: Any, place: str, draft: Draft) -> None:
         text = f"implementation_mapping is {mapping!r}: write {forms}."
         draft.wrong("value", text, f"{place}.implementation_mapping")
     # Conditions and constraints are parsed here, so that their problems have lines.
-    check = SkillCheck(found, note=lambda key, code, text: draft.wrong(code, text, f"{place}.{key}"))
-    draft.skills.append(Placed(check, place))
-
-
-def _is_json_schema(written: Any) -> bool:
-    return isinstance(written, dict) and (
-        "properties" in written or ("type" in written and not isinstance(written["type"], dict | list))
-    )
+    check = SkillCheck(found)
+    for key, code, text in check.problems:
+        draft.wrong(code, text, f"{place}.{key}")
+    draft.skills[place] = check
 
 
 def _constraints(written: Any, place: str, draft: Draft) -> dict[str, Any]:
@@ -244,7 +234,6 @@ def _list_of(read: _Read, *, empty: str = "") -> _Read:
 
 
 def _mapping_of(read: _Read) -> _Read:
-    """Return a function that reads a mapping from names."""
     return lambda written, place, draft: {
         name: read(value, f"{place}.{name}", draft) for name, value in _mapping(written, place, draft).items()
     }
@@ -255,19 +244,11 @@ def _value(accepts: Callable[[Any], bool], otherwise: str) -> _Read:
     return lambda value, place, draft: value if accepts(value) else _wrong(otherwise, place, draft)
 
 
-def _as_text(accepts: Callable[[str], bool], otherwise: str) -> _Read:
-    """Return a function that returns a text, or a number or boolean as it is written."""
-
-    def read(value: Any, place: str, draft: Draft) -> Any:
-        if isinstance(value, str | int | float) and accepts(str(value)):
-            return draft.words.get(place, str(value))
-        return _wrong(f"is not a text: write {otherwise}", place, draft)
-
-    return read
-
-
-def _kind(value: Any, place: str, draft: Draft) -> Any:
-    return value if value in KINDS else _wrong(f"is {value!r}: write one of {', '.join(KINDS)}", place, draft)
+def _text(value: Any, place: str, draft: Draft) -> Any:
+    """Return a text, or a number or boolean as it is written."""
+    if isinstance(value, str | int | float) and str(value).strip():
+        return draft.words.get(place, str(value))
+    return _wrong("is not a text: write one", place, draft)
 
 
 def _mapping(written: Any, place: str, draft: Draft) -> dict[str, Any]:
@@ -282,8 +263,7 @@ def _wrong(what: str, place: str, draft: Draft) -> Any:
     return _WRONG
 
 
-_text = _as_text(lambda text: bool(text.strip()), "one")
-_texts = _list_of(_as_text(lambda _: True, "a list of texts"))
+_texts = _list_of(_text)
 _scalar = _value(lambda value: not isinstance(value, list | dict), "is a list or a mapping: write one value")
 _flag = _value(lambda value: isinstance(value, bool), "is not true or false: write one")
 _number = _value(lambda value: type(value) in {int, float}, "is not a number: write one")
@@ -305,7 +285,7 @@ _SKILL: dict[str, _Read] = {
 }
 _ROLE: dict[str, _Read] = dict.fromkeys(("skills", "reads", "writes"), _texts)
 _PARAMETER: dict[str, _Read] = {
-    "type": _kind,
+    "type": _value(lambda value: value in KINDS, f"is not known: write one of {', '.join(KINDS)}"),
     "min": _number,
     "max": _number,
     "enum": _list_of(_scalar, empty="enum is empty: write the choices, or leave it out."),
@@ -313,23 +293,23 @@ _PARAMETER: dict[str, _Read] = {
 }
 
 
-def lint(draft: Draft) -> None:
+def _lint(draft: Draft) -> None:
     """Add to a draft every problem that shows only when its parts are compared."""
-    skills: dict[str, Placed] = {}
-    for placed in draft.skills:
-        name, place = placed.check.skill.skill_id, f"{placed.place}.skill_id"
-        first = skills.setdefault(name, placed)
-        if first is not placed:
-            line = draft.lines[f"{first.place}.skill_id"]
+    places: dict[str, str] = {}  # of the skills, by their ids
+    for place, check in draft.skills.items():
+        name = check.skill.skill_id
+        first = places.setdefault(name, place)
+        if first != place:
+            line = draft.lines[f"{first}.skill_id"]
             text = f"The skill {name!r} is there already, on line {line}: choose another skill_id."
-            draft.wrong("duplicate-id", text, place)
-    _references(skills, draft)
-    _reach(skills, draft)
+            draft.wrong("duplicate-id", text, f"{place}.skill_id")
+    _references(places, draft)
+    _reach(places, draft)
     _strictness(draft)
     draft.problems.sort(key=lambda problem: problem.line or 0)
 
 
-def _references(skills: Mapping[str, Placed], draft: Draft) -> None:
+def _references(skills: Mapping[str, str], draft: Draft) -> None:
     """Find names of skills that do not exist."""
     name = draft.default_skill
     if name is not None and name not in skills:
@@ -342,14 +322,14 @@ def _references(skills: Mapping[str, Placed], draft: Draft) -> None:
                 draft.wrong("unknown-reference", text, f"roles.{name}.skills[{number}]")
 
 
-def _reach(skills: Mapping[str, Placed], draft: Draft) -> None:
+def _reach(skills: Mapping[str, str], draft: Draft) -> None:
     """Find skills that no type can use, and types that can use no skill."""
     roles = UNRESTRICTED if draft.roles is None else RoleEnforcer(draft.roles)
     first: dict[str, str] = {}  # every type that the charter names, with its place
     eligible = defaultdict[str, list[str]](list)
-    for name, placed in skills.items():
-        for number, type_ in enumerate(placed.check.skill.eligible_agent_types):
-            first.setdefault(type_, f"{placed.place}.eligible_agent_types[{number}]")
+    for name, skill in skills.items():
+        for number, type_ in enumerate(draft.skills[skill].skill.eligible_agent_types):
+            first.setdefault(type_, f"{skill}.eligible_agent_types[{number}]")
             eligible[type_].append(name)
     first |= {type_: f"roles.{type_}" for type_ in draft.roles or ()}
     used: set[str] = set()
@@ -361,7 +341,7 @@ def _reach(skills: Mapping[str, Placed], draft: Draft) -> None:
             draft.wrong("no-feasible-skill", text, place)
     for name in skills.keys() - used:
         text = f"No agent type can ever use {name!r}: no role that may propose it is eligible for it."
-        draft.wrong("unreachable", text, f"{skills[name].place}.skill_id")
+        draft.wrong("unreachable", text, f"{skills[name]}.skill_id")
 
 
 def _strictness(draft: Draft) -> None:
@@ -369,10 +349,10 @@ def _strictness(draft: Draft) -> None:
     if draft.strict:
         return
     places = [
-        f"{placed.place}.preconditions[{number}]"
-        for placed in draft.skills
-        for number, text in enumerate(placed.check.skill.preconditions)
-        if any(each.text == text and strict_differs(each.tree) for each in placed.check.conditions)
+        f"{place}.preconditions[{number}]"
+        for place, check in draft.skills.items()
+        for number, condition in enumerate(check.conditions)
+        if strict_differs(condition.tree)
     ]
     if places:
         lines = dict.fromkeys(str(draft.lines[place]) for place in places[:MAX_SHOWN])

@@ -38,17 +38,12 @@ def covered(key: str, patterns: tuple[str, ...]) -> bool:
     """
     parts = key.split(".")
     names = [".".join(parts[: n + 1]) for n in range(len(parts))]
-    shared = is_shared(key)
+    shared = parts[0] == WORLD
     return any(
-        is_shared(pattern) is shared and matches_exactly(pattern, name)
+        (pattern.partition(".")[0] == WORLD) is shared and matches_exactly(pattern, name)
         for pattern in patterns
         for name in names
     )
-
-
-def is_shared(key: str) -> bool:
-    """Return whether a key or a pattern refers to the shared state."""
-    return key.partition(".")[0] == WORLD
 
 
 @dataclass(frozen=True, slots=True)

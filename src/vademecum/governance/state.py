@@ -197,14 +197,12 @@ class Ledger:
     def take_back(self, skill_id: str, *, agent_id: str, step: int, before: int | None) -> None:
         """Undo ``add``, unless the agent has done the skill again; ``before`` is its former last step."""
         last = self.agents[agent_id]
-        if last.get(skill_id) != step:
-            return
-        if before is not None:
-            last[skill_id] = before
-        elif len(last) > 1:
+        if last.get(skill_id) == step:
             del last[skill_id]
-        else:
-            del self.agents[agent_id]
+            if before is not None:
+                last[skill_id] = before
+            if not last:
+                del self.agents[agent_id]
 
 
 class Charge(Struct, frozen=True, gc=False):
