@@ -6,23 +6,21 @@ import math
 import re
 from typing import Any
 
-import yaml
-from yaml.events import AliasEvent
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml import YAMLError
+from yaml.events import MappingStartEvent, ScalarEvent, SequenceStartEvent
 
 from vademecum.errors import LoadRefused
+from vademecum.skill.diagnosis import diagnose
 from vademecum.skill.frontmatter import find_block
 from vademecum.skill.skill import Problem
+from vademecum.skill.yaml_subset import Node, Reader
 
-MAX_NESTING = 32
 _NULL = re.compile(r"~|[Nn]ull|NULL|")
 _BOOL = re.compile(r"[Tt]rue|TRUE|[Ff]alse|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
-# It leaves every plain scalar a text: no dates, no `yes`, no base 60.
-_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def frontmatter_values(document: bytes) -> dict[str, Any]:
@@ -36,40 +34,39 @@ def frontmatter_values(document: bytes) -> dict[str, Any]:
     block = find_block(document)
     if isinstance(block, Problem):
         raise _unfit(block.message)
+    reader = Reader(block)
     try:
-        for event in yaml.parse(block, _Loader) if "*" in block or "!" in block else ():
-            if isinstance(event, AliasEvent) or getattr(event, "tag", None):
-                raise _unfit("The frontmatter has an alias or a tag")
-        node = yaml.compose(block, _Loader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise _unfit(f"The frontmatter is not YAML ({type(error).__name__})") from error
-    if not isinstance(node, MappingNode):
+        top = reader.document()
+    except YAMLError as error:
+        raise _unfit(diagnose(error, block).message) from error
+    for problem in reader.problems:
+        if problem.code != "yaml-anchor":  # which only an alias would follow
+            raise _unfit(problem.message)
+    if top is None or type(top.event) is not MappingStartEvent:
         raise _unfit("The frontmatter is not a mapping")
-    found: dict[str, Any] = _value(node, MAX_NESTING)
+    found: dict[str, Any] = _value(top)
     return found
 
 
-def _value(node: Node, depth: int) -> Any:
-    if not depth:
-        raise _unfit("The frontmatter is nested too deeply")
-    if isinstance(node, SequenceNode):
-        return [_value(item, depth - 1) for item in node.value]
-    if isinstance(node, MappingNode):
-        found: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = _key(key_node)
-            if key in found:
-                raise _unfit(f"The frontmatter has {key[:80]!r} twice")
-            found[key] = _value(value_node, depth - 1)
-        return found
-    return _scalar(node)
+def _value(node: Node) -> Any:
+    if type(node.event) is ScalarEvent:
+        return _scalar(node.event)
+    if type(node.event) is SequenceStartEvent:
+        return list(map(_value, node.children))
+    found: dict[str, Any] = {}
+    for key_node, value_node in node.pairs():
+        key = _key(key_node)
+        if key in found:
+            raise _unfit(f"The frontmatter has {key[:80]!r} twice")
+        found[key] = _value(value_node)
+    return found
 
 
 def _key(node: Node) -> str:
     """Return a key as text, which is what becomes of it in JSON."""
-    if not isinstance(node, ScalarNode):
+    if type(node.event) is not ScalarEvent:
         raise _unfit("The frontmatter has a key that is not a text")
-    value = _scalar(node)
+    value = _scalar(node.event)
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -77,9 +74,9 @@ def _key(node: Node) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _scalar(node: Node) -> str | int | float | bool | None:
-    text = str(node.value)
-    if isinstance(node, ScalarNode) and node.style:
+def _scalar(event: ScalarEvent) -> str | int | float | bool | None:
+    text = str(event.value)
+    if event.style:
         return text
     if _NULL.fullmatch(text):
         return None
