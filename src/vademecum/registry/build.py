@@ -26,6 +26,7 @@ from vademecum.registry.index import (
 )
 from vademecum.registry.roots import Root, default_roots, ordered
 from vademecum.registry.scan import Signature, Walk
+from vademecum.skill.frontmatter import read_opening
 from vademecum.skill.skill import Document, Problem, Reading, Skill
 
 if TYPE_CHECKING:
@@ -174,17 +175,20 @@ class _Build:
 
 
 def _read(root: str, directory: str, file: str, reading: Reading) -> Document:
-    from vademecum.skill.document import read_document  # noqa: PLC0415 - YAML takes 20 ms; a warm start needs none
+    # A warm start reads no document.
+    from vademecum.skill.document import parse_document, with_file_name  # noqa: PLC0415
 
     location = root if directory == "." else f"{root}/{directory}"
     path = f"{location}/{file}"
     try:
-        return read_document(path, directory=location.rpartition("/")[2], reading=reading, file=file)
+        head = read_opening(path)
     except OSError as error:
         text = f"Cannot read {path} ({error.strerror}): check its permissions"
         return Document(problems=(Problem("unreadable", "error", text),))
     except FileRefused as error:
         return Document(problems=(Problem(error.code, "error", str(error)),))
+    document = parse_document(head, directory=location.rpartition("/")[2], reading=reading)
+    return with_file_name(document, file)
 
 
 def _given(roots: Sequence[Root | str | Path] | Root | str | Path, context: Context) -> tuple[Root, ...]:

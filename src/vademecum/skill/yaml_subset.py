@@ -7,8 +7,9 @@ is never expanded, and every value has its line.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from msgspec import Struct
 from yaml import MarkedYAMLError, YAMLError
 from yaml.events import (
     AliasEvent,
@@ -33,11 +34,11 @@ _SECRETS_BELOW: dict[str, tuple[str, ...]] = {
 }
 
 
-class Node(NamedTuple):
-    """The event that a value begins with, and what is in a list or, key after value, in a mapping."""
+class Node(Struct):
+    """The event that a value begins with, and what is in it: of a mapping, keys and values in turn."""
 
     event: Any
-    children: list[Node]
+    children: list[Node] = []
 
     def text(self) -> str | None:
         """Return a scalar as it is written; ``None`` for anything else."""
@@ -98,23 +99,26 @@ class Reader:
         self._next()  # the document ends
         event = self._next()
         if type(event) is not StreamEndEvent:
-            self._fail(Node(event, []), "invalid-yaml", f"{INVALID}: a second document begins. Remove it")
+            self._fail(Node(event), "invalid-yaml", f"{INVALID}: a second document begins. Remove it")
         return top
 
     def _node(self, depth: int = 0) -> Node:
-        event: Any = self._next()
-        if isinstance(event, NodeEvent):
-            self._note_extras(event)
-        node = Node(event, [])
-        if isinstance(event, CollectionStartEvent):
+        node = Node(self._next())
+        if isinstance(node.event, NodeEvent):
+            self._note_extras(node.event)
+        if isinstance(node.event, CollectionStartEvent):
             if depth == MAX_DEPTH:
-                raise MarkedYAMLError(problem="values are nested too deeply", problem_mark=event.start_mark)
+                raise MarkedYAMLError(
+                    problem="values are nested too deeply", problem_mark=node.event.start_mark
+                )
             while not isinstance((child := self._node(depth + 1)).event, CollectionEndEvent):
                 node.children.append(child)
         return node
 
     def _note_extras(self, event: Any) -> None:
         """Note anchors, aliases and tags: they are not followed, and strict reading refuses them."""
+        if event.anchor is None and event.tag is None:
+            return
         anchor = "alias" if type(event) is AliasEvent else "anchor"
         for what, there in ((anchor, event.anchor), ("tag", getattr(event, "tag", None))):
             line = event.start_mark.line + FIRST_LINE
