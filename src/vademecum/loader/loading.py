@@ -14,7 +14,7 @@ from vademecum.paths import read_contained
 from vademecum.skill.assets import Sees, asset_path, everything, hint_about, list_assets
 from vademecum.skill.frontmatter import body_start, read_manifest
 from vademecum.skill.skill import Printable, Skill
-from vademecum.skill.text import escaped, without_hidden
+from vademecum.skill.text import escaped, outside_fences, without_hidden
 
 MAX_BODY_LINES = 500
 MAX_BODY_CHARS = 40_000
@@ -28,7 +28,6 @@ MAX_LISTED_HEADINGS = 20
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:(?![^ \t])|(?<=##)(?=\w))")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _NO_PARAGRAPH = re.compile(r"\s*(?:[-*+>|]|\d{1,9}[.)]|$)")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 # The sign of a folded block, as in `description: >`, is not part of a value.
 _VALUE_BRACKET = re.compile(r"<|(?<!: )>")
 _ESCAPES = {"<": "&lt;", ">": "&gt;"}
@@ -217,16 +216,13 @@ def find_section(text: str, hint: str, *, where: str) -> str:
 
 def headings(lines: list[str]) -> Iterator[tuple[str, int, int]]:
     """Yield each heading with its level and line: with ``#`` signs or underlined, not in a code fence."""
-    fence: str | None = None
     paragraph: int | None = None  # where the lines begin that an underline would make a heading
-    for number, line in enumerate(lines):
-        mark = _FENCE.match(line)
-        if fence is not None:
-            if mark and mark[1].startswith(fence) and not mark[2].strip():
-                fence = None
-        elif mark:
-            fence, paragraph = mark[1], None
-        elif heading := _HEADING.match(line):
+    before = -1
+    for number, line in outside_fences(lines):
+        if number - before > 1:
+            paragraph = None
+        before = number
+        if heading := _HEADING.match(line):
             yield line[heading.end() :].strip().rstrip("#").rstrip(), len(heading[1]), number
             paragraph = None
         elif paragraph is not None and (underline := _UNDERLINE.match(line)):

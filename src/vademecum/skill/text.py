@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,7 @@ _HIDDEN = (
 _SCRIPT = "[^\x00-\u02ff\u2000-\u206f]"
 HIDDEN_CHARACTERS = re.compile(f"[{_HIDDEN}]|(?<!{_SCRIPT})[\u200c\u200d]|[\u200c\u200d](?!{_SCRIPT})")
 SUSPECT = re.compile(f"[{_HIDDEN}\u200c\u200d]")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _ASCII_CONTROLS = bytes([*range(9), *range(11, 32), 127])
 
 # Han, Kana and Hangul are written without spaces: a run of them is indexed as its overlapping pairs.
@@ -73,6 +75,20 @@ def escaped_lines(text: str) -> str:
     'a   b\n\\x1b[2J'
     """
     return "\n".join(map(escaped, text.expandtabs(4).split("\n")))
+
+
+def outside_fences(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of Markdown that are not in a code fence, with their numbers from zero."""
+    fence = ""
+    for number, line in enumerate(lines):
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+        elif mark:
+            fence = mark[1]
+        else:
+            yield number, line
 
 
 def prepared(text: str) -> str:

@@ -104,13 +104,12 @@ class Reader:
 
     def _node(self, depth: int = 0) -> Node:
         node = Node(self._next())
+        if depth > MAX_DEPTH:
+            mark = node.event.start_mark
+            raise MarkedYAMLError(problem="values are nested too deeply", problem_mark=mark)
         if isinstance(node.event, NodeEvent):
             self._note_extras(node.event)
         if isinstance(node.event, CollectionStartEvent):
-            if depth == MAX_DEPTH:
-                raise MarkedYAMLError(
-                    problem="values are nested too deeply", problem_mark=node.event.start_mark
-                )
             while not isinstance((child := self._node(depth + 1)).event, CollectionEndEvent):
                 node.children.append(child)
         return node
