@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal
 
 from msgspec import Struct
@@ -17,6 +19,7 @@ Form = Literal["list", "xml"]
 DEFAULT_BUDGET = 80_000
 LEAST_DESCRIPTION = 20  # characters; below that, names are more useful
 _ELLIPSIS = "…"
+_BROKEN_ESCAPE = re.compile("&[a-z]{0,3}$")
 
 
 class Catalogue(Struct, frozen=True):
@@ -79,37 +82,27 @@ def render_catalogue(
     layout, count = _LAYOUTS[form], len(skills)
     ordered = sorted(skills, key=lambda skill: (skill.name, skill.source))
     texts = [" ".join(skill.description.split()) for skill in ordered]
-    write = _xml if form == "xml" else str
-    written = list(map(write, texts))
+    if form == "xml":
+        texts = list(map(_xml, texts))
     row = layout.row.format
-    rows = [row(skill.name, skill.source, text) for skill, text in zip(ordered, written, strict=True)]
+    rows = [row(skill.name, skill.source, text) for skill, text in zip(ordered, texts, strict=True)]
     whole = layout.head + "\n".join(rows) + layout.tail
     if len(whole) <= budget:
         return Catalogue(whole)
     room = budget - len(layout.head) - len(_ending(layout, count, count, count))
-    costs = list(map(len, written))
+    costs = list(map(len, texts))
     left = room - sum(map(len, rows)) - count + sum(costs)
     if left >= LEAST_DESCRIPTION * count:
         shares = zip(ordered, texts, _shares(costs, left), strict=True)
-        shown = [row(skill.name, skill.source, _cut(text, share, write)) for skill, text, share in shares]
-    else:
-        shown = _names(layout, ordered, room)
+        shown = [row(skill.name, skill.source, _cut(text, share)) for skill, text, share in shares]
+    else:  # nothing but names, as many as there is room for
+        names = [layout.name.format(skill.name) for skill in ordered]
+        used = accumulate(len(name) + 1 for name in names)
+        shown = names[: sum(chars <= room for chars in used)]
     changed = sum(row != other for row, other in zip(shown, rows, strict=False))
     unlisted = count - len(shown)
     text = layout.head + "\n".join(shown)
     return Catalogue(text + _ending(layout, changed, unlisted, count), changed + unlisted, unlisted)
-
-
-def _names(layout: _Layout, skills: Sequence[Skill], room: int) -> list[str]:
-    """Return rows with nothing but names, as many as there is room for."""
-    rows = []
-    for skill in skills:
-        row = layout.name.format(skill.name)
-        room -= len(row) + 1
-        if room < 0:
-            break
-        rows.append(row)
-    return rows
 
 
 def _shares(costs: list[int], budget: int) -> list[int]:
@@ -127,15 +120,12 @@ def _shares(costs: list[int], budget: int) -> list[int]:
     return shares
 
 
-def _cut(text: str, share: int, written: Callable[[str], str]) -> str:
+def _cut(text: str, share: int) -> str:
     """Cut a description to its share, if it takes more, ending in an ellipsis."""
-    if len(text) <= share and len(written(text)) <= share:
-        return written(text)
-    room = share - len(_ELLIPSIS)
-    kept = text[: max(0, room)].rstrip()
-    while kept and len(written(kept)) > room:  # what is escaped takes more than one character
-        kept = kept[: -max(1, (len(written(kept)) - room) // 8)]
-    return f"{written(kept)}{_ELLIPSIS}" if kept else ""
+    if len(text) <= share:
+        return text
+    kept = _BROKEN_ESCAPE.sub("", text[: max(0, share - len(_ELLIPSIS))]).rstrip()
+    return f"{kept}{_ELLIPSIS}" if kept else ""
 
 
 def _ending(layout: _Layout, shortened: int, unlisted: int, count: int) -> str:

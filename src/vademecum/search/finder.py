@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Sequence
@@ -219,58 +220,44 @@ class Finder:
     def _open(self) -> TextIndex:
         """Return the engine on disk brought up to date, or one in memory if the disk does not allow it."""
         cache = self._index.options.cache
-        if cache is None:
-            return self._in_memory()
-        store = IndexFiles(cache / self._directory_name())
-        try:
-            return self._current(store) or self._updated(store)
-        except BaseException as error:
-            if not is_engine_failure(error):
-                raise
-            self.problem = _not_kept(cache, error)
-            return self._in_memory()
-
-    def _in_memory(self) -> TextIndex:
-        engine = TextIndex(None)
-        self._bring_up_to_date(engine, IndexState(documents={}))
-        return engine
-
-    def _current(self, store: IndexFiles) -> TextIndex | None:
-        """Return the engine on disk if it contains exactly these skills."""
-        state = store.load()
-        if state is None or not self._is_current(state):
-            return None
-        engine = TextIndex(store.engine_directory)
-        if not store.fits(state):  # somebody committed between the two looks
-            return None
-        self._take_numbers(state)
-        return engine
-
-    def _updated(self, store: IndexFiles) -> TextIndex:
-        with store.locked():
-            state = store.load()
-            if state is None:
-                store.clear()
-                state = IndexState(documents={})
+        if cache is not None:
             try:
-                engine = TextIndex(store.engine_directory)
-                state = self._bring_up_to_date(engine, state)
+                return self._on_disk(IndexFiles(cache / self._directory_name()))
             except BaseException as error:
                 if not is_engine_failure(error):
                     raise
-                engine, state = self._rebuilt(store)  # damaged: once more from nothing
-            if state.dead * DEAD_SHARE > len(state.documents):
-                # At once: among few skills, the old text of a single one changes which comes first.
-                changed = self.updated
-                engine, state = self._rebuilt(store)
-                self.updated = changed
-            store.save(state)
+                self.problem = _not_kept(cache, error)
+        return self._in_memory()
+
+    def _in_memory(self) -> TextIndex:
+        state, add, _ = self._difference(IndexState())
+        self.updated = len(add)
+        self._take_numbers(state)
+        engine = TextIndex(None)
+        engine.update(remove=[], add=add)
         return engine
 
-    def _rebuilt(self, store: IndexFiles) -> tuple[TextIndex, IndexState]:
-        store.clear()
-        engine = TextIndex(store.engine_directory)
-        return engine, self._bring_up_to_date(engine, IndexState(documents={}))
+    def _on_disk(self, store: IndexFiles) -> TextIndex:
+        state = store.load()
+        if state is not None and self._is_current(state):
+            engine = TextIndex(store.engine_directory)
+            if store.fits(state):  # or somebody committed between the two looks
+                self._take_numbers(state)
+                return engine
+        with store.locked():
+            state, add, remove = self._difference(store.load() or IndexState())
+            self.updated = len(add) + len(remove)
+            if state.dead * DEAD_SHARE > len(state.documents):
+                # At once: among few skills, the old text of a single one changes which comes first.
+                state, add, remove = self._difference(IndexState())
+            if len(add) == len(state.documents):
+                store.clear()
+            engine = TextIndex(store.engine_directory)
+            if add or remove:
+                state.engine_stamp = engine.update(remove=remove, add=add)
+            store.save(state)
+        self._take_numbers(state)
+        return engine
 
     def _is_current(self, state: IndexState) -> bool:
         known = state.documents
@@ -287,34 +274,31 @@ class Finder:
         key = "\0".join([str(self._bodies), repr(self._index.options.reading), *places, "", *sorted(hidden)])
         return f"search-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
 
-    def _bring_up_to_date(self, engine: TextIndex, state: IndexState) -> IndexState:
-        """Give the engine the difference between what it contains and what it should contain."""
-        numbers = {entry.digest: entry.number for entry in state.documents.values()}
-        free = set(numbers.values())
-        new_state = IndexState(engine_stamp=state.engine_stamp, next_number=state.next_number, documents={})
+    def _difference(self, old: IndexState) -> tuple[IndexState, list[tuple[int, Text]], list[int]]:
+        """Return the state that the engine should have, and what to add to it and to remove from it."""
+        new = IndexState(engine_stamp=old.engine_stamp, next_number=old.next_number)
         add: list[tuple[int, Text]] = []
+        known = dict(old.documents)
+        remove: list[int] = []
         for skill in sorted(self._skills, key=_key):
-            entry = state.documents.get(_key(skill))
-            text = None
+            entry = known.pop(_key(skill), None)
             if entry is None or not skill.stamp or entry.stamp != skill.stamp:
                 text = _text_of(skill, bodies=self._bodies)
-                digest = _digest(skill, text)
-                entry = IndexedSkill(skill.stamp, digest, numbers.get(digest, -1))
-            if entry.number in free:
-                free.remove(entry.number)
-            else:
-                entry = IndexedSkill(entry.stamp, entry.digest, new_state.next_number)
-                new_state.next_number += 1
-                add.append((entry.number, text or _text_of(skill, bodies=self._bodies)))
-                if len(add) % _PROGRESS_STEP == 0:
-                    self._progress(len(add))
-            new_state.documents[_key(skill)] = entry
-        self.updated = len(add) + len(free)
-        if add or free:
-            new_state.engine_stamp = engine.update(remove=sorted(free), add=add)
-        new_state.dead = state.dead + len(free)
-        self._take_numbers(new_state)
-        return new_state
+                digest = _digest(text)
+                if entry is not None and entry.digest == digest:
+                    number = entry.number
+                else:
+                    remove += [entry.number] if entry else []
+                    number = new.next_number
+                    new.next_number += 1
+                    add.append((number, text))
+                    if len(add) % _PROGRESS_STEP == 0:
+                        self._progress(len(add))
+                entry = IndexedSkill(skill.stamp, digest, number)
+            new.documents[_key(skill)] = entry
+        remove += [entry.number for entry in known.values()]
+        new.dead = old.dead + len(remove)
+        return new, add, remove
 
     def _take_numbers(self, state: IndexState) -> None:
         self._by_number = {state.documents[_key(skill)].number: skill for skill in self._skills}
@@ -341,20 +325,16 @@ def _key(skill: Skill) -> str:
 
 
 def _text_of(skill: Skill, *, bodies: bool) -> Text:
-    return Text(skill.name, skill.description, _body_of(skill) if bodies else "")
+    """Return what is indexed of a skill; no body if it cannot be read, which loading reports."""
+    data = b""
+    if bodies:
+        with contextlib.suppress(OSError, FileRefused):
+            data = read_manifest(skill, cap=MAX_INDEXED_BYTES)
+    return Text(skill.name, skill.description, data[body_start(data) :].decode("utf-8", "replace"))
 
 
-def _body_of(skill: Skill) -> str:
-    """Return the part of the body that is indexed; nothing if it cannot be read, which loading reports."""
-    try:
-        data = read_manifest(skill, cap=MAX_INDEXED_BYTES)
-    except (OSError, FileRefused):
-        return ""
-    return data[body_start(data) :].decode("utf-8", "replace")
-
-
-def _digest(skill: Skill, text: Text) -> str:
-    content = "\0".join([_key(skill), text.name, text.description, text.body])
+def _digest(text: Text) -> str:
+    content = "\0".join([text.name, text.description, text.body])
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -38,7 +38,7 @@ class IndexState(Struct, array_like=True):
     format: str = FORMAT
     engine_stamp: int = -1
     next_number: int = 0
-    dead: int = 0
+    dead: int = 0  # documents that were removed and still count in the statistics
     documents: dict[str, IndexedSkill] = {}
 
 

@@ -134,7 +134,7 @@ class QueryParser:
         self._analyzer = analyzer
         self._known = known
         self._beginning_with = beginning_with
-        self._translations: dict[str, tuple[Form, ...]] = {}
+        self._forms = cache(self._translate)
 
     def terms(self, query: str) -> list[Term]:
         """Return the terms of a query, each once; of a long query the rarest ones."""
@@ -179,7 +179,8 @@ class QueryParser:
             else:
                 yield self._plain(word)
         for word in chain.from_iterable(map(self._known_parts, chinese)):
-            yield word, "translation", self._forms(word) or (_unknown(word),)
+            # A word that the library does not contain counts like an English one.
+            yield word, "translation", self._forms(word) or (Form((word,), _translation_weight(word)),)
 
     def _plain(self, word: str) -> tuple[str, Kind, tuple[Form, ...]]:
         full = _ABBREVIATIONS.get(word)
@@ -217,16 +218,10 @@ class QueryParser:
             known = [part for part in parts if self._forms(part)] or [word]
         return (each for each in known if each not in STOP_WORDS)
 
-    def _forms(self, word: str) -> tuple[Form, ...]:
-        """Return the meanings of a word that the library contains."""
-        found = self._translations.get(word)
-        if found is None:
-            found = self._translations[word] = self._translate(word)
-        return found
-
     def _translate(self, word: str) -> tuple[Form, ...]:
+        """Return the meanings of a word that the library contains."""
         forms: dict[tuple[str, ...], Form] = {}
-        weight = _TRANSLATION_WEIGHT * (_SINGLE_CHARACTER if len(word) == 1 else 1.0)
+        weight = _translation_weight(word)
         for gloss in dictionary().meanings(word):
             terms = tuple(dict.fromkeys(self._analyzer.analyze(gloss)))
             if terms and terms not in forms and all(map(self._known, terms)):
@@ -237,9 +232,8 @@ class QueryParser:
         return tuple(forms.values())
 
 
-def _unknown(word: str) -> Form:
-    """Return the form of a Chinese word that the library does not contain: it counts like an English one."""
-    return Form((word,), _TRANSLATION_WEIGHT * (_SINGLE_CHARACTER if len(word) == 1 else 1.0))
+def _translation_weight(word: str) -> float:
+    return _TRANSLATION_WEIGHT * (_SINGLE_CHARACTER if len(word) == 1 else 1.0)
 
 
 def _without_stop_words(text: str) -> tuple[str, list[str]]:
