@@ -19,7 +19,7 @@ Form = Literal["list", "xml"]
 DEFAULT_BUDGET = 80_000
 LEAST_DESCRIPTION = 20  # characters; below that, names are more useful
 _ELLIPSIS = "…"
-_BROKEN_ESCAPE = re.compile("&[a-z]{0,3}$")
+_BROKEN_ESCAPE = re.compile("&(?:amp?|a|[lg]t?)?$")
 
 
 class Catalogue(Struct, frozen=True):

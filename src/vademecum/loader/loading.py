@@ -93,11 +93,7 @@ def load_body(
 
 def load_document(skill: Skill, *, body_only: bool = False) -> Loaded:
     """Return the whole document, or all that comes after its frontmatter."""
-    try:
-        data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
-    except (OSError, FileRefused) as error:
-        raise _unreadable(skill, skill.file, error) from error
-    return _as_text(skill, skill.file, data, start=body_start(data) if body_only else 0)
+    return _read(skill, skill.file, body_only=body_only)
 
 
 def load_resource(
@@ -112,11 +108,7 @@ def load_resource(
     Where there is none, those are suggested that the reader ``sees``.
     """
     relative = asset_path(skill, relative_path, sees=sees)
-    try:
-        data = read_contained(skill.location, relative, MAX_FILE_BYTES + 1)
-    except (OSError, FileRefused) as error:
-        raise _unreadable(skill, relative, error, sees) from error
-    whole = _as_text(skill, relative, data)
+    whole = _read(skill, relative, sees=sees)
     text = find_section(whole.text, section_hint, where=relative) if section_hint else whole.text
     text = _without_frames(text)
     if len(text) <= MAX_EXCERPT_CHARS:
@@ -158,12 +150,24 @@ def _without_frames(text: str) -> str:
     return _FRAME.sub(r"&lt;\1", text)
 
 
-def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Loaded:
-    """Return bytes as text: line ends normalised, hidden characters removed and counted."""
+def _read(skill: Skill, relative: str, *, sees: Sees = everything, body_only: bool = False) -> Loaded:
+    """Return a file as text: line ends normalised, hidden characters removed and counted."""
+    try:
+        if relative == skill.file:
+            data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
+        else:
+            data = read_contained(skill.location, relative, MAX_FILE_BYTES + 1)
+    except FileRefused as error:
+        raise _refused(skill, relative, error.code, "is not a plain file of that skill") from error
+    except FileNotFoundError as error:
+        raise no_file(skill, relative, sees) from error
+    except OSError as error:
+        raise _refused(skill, relative, "missing", f"cannot be read ({error.strerror})") from error
     if len(data) > MAX_FILE_BYTES:
         raise _refused(skill, relative, "too-large", f"is larger than {MAX_FILE_BYTES:,} bytes")
     if b"\0" in data:
         raise _refused(skill, relative, "not-text", f"is not text ({len(data):,} bytes)")
+    start = body_start(data) if body_only else 0
     try:
         decoded = data[start:].decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -179,16 +183,6 @@ def no_file(skill: Skill, relative: str, sees: Sees) -> LoadRefused:
     """Return the error for a file that is not there, or must look as if it were not."""
     hint = hint_about(relative, list_assets(skill, sees=sees))
     return LoadRefused(f"Skill {skill.name!r} has no file {relative[:200]!r}: {hint}", code="missing")
-
-
-def _unreadable(
-    skill: Skill, relative: str, error: OSError | FileRefused, sees: Sees = everything
-) -> LoadRefused:
-    if isinstance(error, FileRefused):
-        return _refused(skill, relative, error.code, "is not a plain file of that skill")
-    if isinstance(error, FileNotFoundError):
-        return no_file(skill, relative, sees)
-    return _refused(skill, relative, "missing", f"cannot be read ({error.strerror})")
 
 
 def _refused(skill: Skill, relative: str, code: str, reason: str) -> LoadRefused:

@@ -18,7 +18,7 @@ from vademecum.policy.base import Decider, Effect, Request
 from vademecum.registry.base import MAX_BYTES, MAX_FILES
 from vademecum.registry.cache import trusted
 from vademecum.registry.scan import Signature, signature_of
-from vademecum.skill.assets import PASSED_OVER, files_below
+from vademecum.skill.assets import files_below, is_passed_over
 from vademecum.skill.frontmatter import read_manifest
 from vademecum.skill.names import is_plain
 from vademecum.skill.skill import MANIFEST, Skill
@@ -131,7 +131,7 @@ def read_bytes(skill: Skill, path: str) -> bytes:
     if path == MANIFEST:
         data = read_manifest(skill, cap=MAX_BYTES + 1)
     else:
-        if any(_is_passed_over(step) for step in path.split("/")) or path == skill.file:
+        if any(map(is_passed_over, path.split("/"))) or path == skill.file:
             raise FileNotFoundError(path)
         data = read_contained(skill.location, path, MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -147,10 +147,6 @@ def _tree(skill: Skill) -> _Tree:
         with contextlib.suppress(OSError):
             tree.append((path, signature_of(os.stat(f"{skill.location}/{place}"))))
     return tuple(sorted(tree))
-
-
-def _is_passed_over(name: str) -> bool:
-    return name in PASSED_OVER or name.endswith(".pyc") or not name.isprintable()
 
 
 def _unfit(skill: Skill, reason: str) -> LoadRefused:

@@ -157,7 +157,7 @@ def _values(place: Path, document: Document) -> Iterator[Problem]:
     if entry is None:
         return
     try:
-        there = contained(place, entry).is_file() and entry.startswith("scripts/")
+        there = entry.startswith("scripts/") and os.path.isfile(contained(place, entry))
     except (PathRefused, OSError):
         there = False
     if not there:
