@@ -23,11 +23,10 @@ _BROKEN_ESCAPE = re.compile("&(?:amp?|a|[lg]t?)?$")
 
 
 class Catalogue(Struct, frozen=True):
-    """The text, how many descriptions were shortened or left out for it, and how many skills it omits."""
+    """The text, and how many skills it shows without their whole descriptions, or not at all."""
 
     text: str
     shortened: int = 0
-    unlisted: int = 0
 
 
 class _Layout(Struct, frozen=True):
@@ -73,7 +72,7 @@ def render_catalogue(
     are. The catalogue says how many, and that search_skills finds them. Without skills the text is empty.
 
     >>> render_catalogue([])
-    Catalogue(text='', shortened=0, unlisted=0)
+    Catalogue(text='', shortened=0)
     """
     if not skills:
         return Catalogue("")
@@ -102,7 +101,7 @@ def render_catalogue(
     changed = sum(row != other for row, other in zip(shown, rows, strict=False))
     unlisted = count - len(shown)
     text = layout.head + "\n".join(shown)
-    return Catalogue(text + _ending(layout, changed, unlisted, count), changed + unlisted, unlisted)
+    return Catalogue(text + _ending(layout, changed, unlisted, count), changed + unlisted)
 
 
 def _shares(costs: list[int], budget: int) -> list[int]:

@@ -107,17 +107,17 @@ class Finder:
 
     def search(self, query: str, n: int = 5) -> list[Hit]:
         """Return the ``n`` skills that fit best, an exact name first; none if no word is in any."""
-        return [_hit(*found) for found in self._ranked(query, self._terms(query), n)]
+        return [_hit(*found) for found in self._ranked(self._terms(query), n, self._called_in(query))]
 
     def find(self, query: str, n: int = 5) -> Findings:
         """Return what ``search`` does, and whether the first hit fits the request."""
-        terms = self._terms(query)
-        ranked = self._ranked(query, terms, n)
+        terms, named = self._terms(query), self._called_in(query)
+        ranked = self._ranked(terms, n, named)
         if not ranked:
             return Findings((), fits=False, confidence=0.0)
         best = ranked[0][1]
         evidence = self._evidence(query, terms, best)
-        likely = 1.0 if self._called_in(query) is best else confidence(evidence)
+        likely = 1.0 if named is best else confidence(evidence)
         fits = likely >= least_confidence(evidence)
         return Findings(tuple(_hit(*found) for found in ranked), fits, likely)
 
@@ -169,7 +169,8 @@ class Finder:
         found = [word for term in self._terms(text) for form in term.forms for word in form.terms]
         return list(dict.fromkeys(found))
 
-    def _ranked(self, query: str, terms: list[Term], n: int) -> list[tuple[float, Skill]]:
+    def _ranked(self, terms: list[Term], n: int, named: Skill | None) -> list[tuple[float, Skill]]:
+        """Return the best skills with their scores, the one that is called by its name first."""
         if n < 0:
             raise VademecumError(f"n is {n}: ask for 0 or more skills.", code="wrong-value")
         if not n or not self._by_number:
@@ -180,7 +181,6 @@ class Finder:
             for score, number in (self._best(terms, min(n, len(self._by_number))) if terms else ())
         ]
         found.sort(key=lambda hit: (-hit[0], order.get(hit[1].root, 0), hit[1].name))
-        named = self._called_in(query)
         if named is not None:
             others = [hit for hit in found if hit[1] is not named]
             found = [(found[0][0] if found else 1.0, named), *others]
@@ -260,11 +260,9 @@ class Finder:
         return engine
 
     def _is_current(self, state: IndexState) -> bool:
-        known = state.documents
-        return len(known) == len(self._skills) and all(
-            skill.stamp and (entry := known.get(_key(skill))) and entry.stamp == skill.stamp
-            for skill in self._skills
-        )
+        stamps = {_key(skill): skill.stamp for skill in self._skills}
+        known = {place: entry.stamp for place, entry in state.documents.items()}
+        return stamps == known and all(stamps.values())
 
     def _directory_name(self) -> str:
         """Return the name of the index for these roots and hidden skills: what is hidden was never in it."""

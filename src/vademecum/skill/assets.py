@@ -55,8 +55,7 @@ def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> 
     Empty and ``.`` steps are dropped. ``reference/`` and ``references/`` are one directory: a file that only
     the other one has is found there.
     """
-    check_relative(skill.location, relative_path)
-    steps = [step for step in relative_path.split("/") if step not in {"", "."}]
+    steps = _steps(skill, relative_path)
     if len(steps) < 2 or steps[0] not in ASSET_DIRECTORIES:
         allowed = "references/, assets/ or scripts/"
         hint = meant(
@@ -71,9 +70,13 @@ def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> 
 
 def script_name(skill: Skill, script: str) -> str:
     """Return the one spelling of a script's path: below ``scripts/``, which may be left out."""
-    steps = [step for step in script.split("/") if step not in {"", "."}]
-    check_relative(skill.location, script)
+    steps = _steps(skill, script)
     return "/".join(steps if steps[:1] == ["scripts"] else ["scripts", *steps])
+
+
+def _steps(skill: Skill, relative: str) -> list[str]:
+    check_relative(skill.location, relative)
+    return [step for step in relative.split("/") if step not in {"", "."}]
 
 
 def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:

@@ -91,11 +91,8 @@ def validate_skill(
     except (OSError, FileRefused) as error:
         problem = Problem("unreadable", "error", f"{MANIFEST} cannot be read: {error}")
         return Validation(str(place), None, None, (problem,))
-    return _verdict(place, manifest, data, reading or Reading(), max_body_lines)
-
-
-def _verdict(place: Path, manifest: Path, data: bytes, reading: Reading, max_body_lines: int) -> Validation:
-    document = with_file_name(parse_document(data, directory=place.name, reading=reading), manifest.name)
+    document = parse_document(data, directory=place.name, reading=reading)
+    document = with_file_name(document, manifest.name)
     problems = [
         *(
             structs.replace(problem, severity="error") if problem.code in _ERRORS_HERE else problem
