@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import FileRefused
-from vademecum.registry.cache import CachedSkill, cache_file, load_cache, save_cache, stamp_of, trusted
+from vademecum.registry.cache import CachedSkill, cache_key, load_cache, save_cache, stamp_of, trusted
 from vademecum.registry.index import (
     Conflict,
     IndexOptions,
@@ -85,7 +85,7 @@ def refresh_index(
     >>> refresh_index(index, [BUILTIN_ROOT / "file-diff"]).hash == index.hash
     True
     """
-    changed = ["/"] if changes is None else [os.path.abspath(change) for change in changes]
+    changed = ["/"] if changes is None else [f"{os.path.abspath(change).rstrip('/')}/" for change in changes]
     roots = tuple(root for root in index.roots if not root.source.startswith("mcp:"))
     return _Build(roots, index.options, index.providers, progress, clock, changed).run()
 
@@ -107,9 +107,11 @@ class _Build:
 
     def run(self) -> SkillIndex:
         started = self.clock()
-        directory, count = self.options.cache, len(self.roots)
-        file = cache_file(directory, self.roots, self.options.reading) if directory else None
-        known, rebuilt = load_cache(file, count=count) if file else ([{} for _ in self.roots], None)
+        key = cache_key(self.roots, repr(self.options.reading))
+        file = self.options.cache and self.options.cache / f"index-{key}.msgpack"
+        known, rebuilt = load_cache(file, count=len(self.roots)) if file else ([{} for _ in self.roots], None)
+        if self.changed:
+            known = [{d: one for d, one in kept.items() if not self._is_changed(one.skill)} for kept in known]
         seen: list[list[CachedSkill]] = [[] for _ in self.roots]
         scans = zip(self.roots, known, seen, strict=True)
         reports = [self._scan(*scan, now_ns=int(started * 1e9)) for scan in scans]
@@ -156,11 +158,7 @@ class _Build:
         walk = Walk(path, self.options.scan)
         for directory, file, signature in walk.documents:
             one = known.get(directory)
-            if (
-                one is None
-                or one.signature != signature
-                or (self.changed and self._is_changed(f"{path}/{directory}/"))
-            ):
+            if one is None or one.signature != signature:
                 document = _read(path, directory, file, self.options.reading)
                 kept = trusted(signature, now_ns=now_ns)
                 skill = Skill.at(document, root.source, path, directory, file, stamp_of(kept))
@@ -177,9 +175,9 @@ class _Build:
         self.left_out += [LeftOut(root.source, place, (problem,)) for place, problem in walk.obstacles]
         return RootReport(root, status, found=len(walk.documents), valid=len(self.candidates) - before)
 
-    def _is_changed(self, place: str) -> bool:
-        around = [f"{change.rstrip('/')}/" for change in self.changed]
-        return any(place.startswith(change) or change.startswith(place) for change in around)
+    def _is_changed(self, skill: Skill) -> bool:
+        here = f"{skill.location}/"
+        return any(here.startswith(place) or place.startswith(here) for place in self.changed)
 
 
 def _read(root: str, directory: str, file: str, reading: Reading) -> Document:

@@ -17,7 +17,7 @@ from vademecum.errors import FileRefused
 from vademecum.files import keep_newest, read_own, write_atomic
 from vademecum.registry.roots import Root
 from vademecum.registry.scan import Signature
-from vademecum.skill.skill import Problem, Reading, Skill
+from vademecum.skill.skill import Problem, Skill
 from vademecum.version import VERSION
 
 # Another version may read documents by other rules, so it starts afresh.
@@ -56,11 +56,10 @@ class _Content(Struct, frozen=True, array_like=True):
     roots: list[list[CachedSkill]]
 
 
-def cache_file(directory: Path, roots: Iterable[Root], reading: Reading) -> Path:
-    """Return the file for one list of roots and one way of reading."""
+def cache_key(roots: Iterable[Root], *more: str) -> str:
+    """Return a name for what is kept of one list of roots, and of one way to read them."""
     places = [f"{root.source}\0{root.path}" for root in roots]
-    key = hashlib.sha256("\0".join([repr(reading), *places]).encode("utf-8", "surrogateescape")).hexdigest()
-    return directory / f"index-{key[:32]}.msgpack"
+    return hashlib.sha256("\0".join([*more, *places]).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def load_cache(path: Path, *, count: int) -> tuple[list[dict[str, CachedSkill]], Problem | None]:

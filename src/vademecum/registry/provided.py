@@ -18,9 +18,9 @@ from vademecum.registry.base import Fetch, ProvidedFile, ProvidedSkill, Provider
 from vademecum.registry.index import LeftOut
 from vademecum.registry.scan import Signature, signature_of
 from vademecum.skill.assets import file_digests
-from vademecum.skill.core_schema import frontmatter_values
 from vademecum.skill.document import parse_document
 from vademecum.skill.skill import MANIFEST, Reading, Skill
+from vademecum.skill.yaml_subset import frontmatter_values
 
 
 def provided(provider: Provider) -> tuple[list[tuple[Skill, Signature, Fetch]], list[LeftOut]]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vademecum.errors import FileRefused, VademecumError
+from vademecum.registry.cache import cache_key
 from vademecum.registry.index import SkillIndex
 from vademecum.search.fitting import (
     Evidence,
@@ -268,35 +269,27 @@ class Finder:
         """Return the name of the index for these roots and hidden skills: what is hidden was never in it."""
         shown = {skill.location for skill in self._skills}
         hidden = [skill.location for skill in self._index.skills if skill.location not in shown]
-        places = [f"{root.source}\0{root.path}" for root in self._index.roots]
-        key = "\0".join([str(self._bodies), repr(self._index.options.reading), *places, "", *sorted(hidden)])
-        return f"search-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
+        reading = repr(self._index.options.reading)
+        return f"search-{cache_key(self._index.roots, str(self._bodies), reading, *sorted(hidden), '')}"
 
     def _difference(self, old: IndexState) -> tuple[IndexState, list[tuple[int, Text]], list[int]]:
         """Return the state that the engine should have, and what to add to it and to remove from it."""
-        new = IndexState(engine_stamp=old.engine_stamp, next_number=old.next_number)
+        new = IndexState(engine_stamp=old.engine_stamp)
         add: list[tuple[int, Text]] = []
-        known = dict(old.documents)
-        remove: list[int] = []
+        gone = {entry.number for entry in old.documents.values()}
         for skill in sorted(self._skills, key=_key):
-            entry = known.pop(_key(skill), None)
+            entry = old.documents.get(_key(skill))
             if entry is None or not skill.stamp or entry.stamp != skill.stamp:
                 text = _text_of(skill, bodies=self._bodies)
-                digest = _digest(text)
-                if entry is not None and entry.digest == digest:
-                    number = entry.number
-                else:
-                    remove += [entry.number] if entry else []
-                    number = new.next_number
-                    new.next_number += 1
-                    add.append((number, text))
+                entry = IndexedSkill(skill.stamp, _number_of(_key(skill), text))
+                if entry.number not in gone:
+                    add.append((entry.number, text))
                     if len(add) % _PROGRESS_STEP == 0:
                         self._progress(len(add))
-                entry = IndexedSkill(skill.stamp, digest, number)
+            gone.discard(entry.number)
             new.documents[_key(skill)] = entry
-        remove += [entry.number for entry in known.values()]
-        new.dead = old.dead + len(remove)
-        return new, add, remove
+        new.dead = old.dead + len(gone)
+        return new, add, sorted(gone)
 
     def _take_numbers(self, state: IndexState) -> None:
         self._by_number = {state.documents[_key(skill)].number: skill for skill in self._skills}
@@ -331,9 +324,11 @@ def _text_of(skill: Skill, *, bodies: bool) -> Text:
     return Text(skill.name, skill.description, data[body_start(data) :].decode("utf-8", "replace"))
 
 
-def _digest(text: Text) -> str:
-    content = "\0".join([text.name, text.description, text.body])
-    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def _number_of(place: str, text: Text) -> int:
+    """Return the number that a skill has in the engine: another one when its place or its text changes."""
+    content = "\0".join([place, text.name, text.description, text.body])
+    digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8]) >> 1  # the engine's numbers have a sign
 
 
 def _names_of(skill: Skill) -> list[str]:

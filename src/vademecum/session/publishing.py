@@ -84,7 +84,7 @@ def _published(skill: Skill, tree: _Tree, may_read: Callable[[str], bool]) -> Pu
     seen = [entry for entry in tree if may_read(entry[0])]
     if len(seen) > MAX_FILES or sum(signature[2] for _, signature in seen) > MAX_BYTES:
         raise _unfit(skill, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
-    from vademecum.skill.core_schema import frontmatter_values  # noqa: PLC0415 - the YAML parser
+    from vademecum.skill.yaml_subset import frontmatter_values  # noqa: PLC0415 - the YAML parser
 
     files = []
     try:

@@ -1,4 +1,4 @@
-"""YAML text → fields: scalars as they are written, flat lists, and one level of mapping.
+"""YAML text → fields: scalars as they are written, flat lists, and one level of mapping; or → JSON values.
 
 The parser's events are read directly: nothing is guessed to be a number or a date, an anchor or an alias
 is never expanded, and every value has its line.
@@ -6,6 +6,8 @@ is never expanded, and every value has its line.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,8 +24,9 @@ from yaml.events import (
     StreamEndEvent,
 )
 
+from vademecum.errors import LoadRefused
 from vademecum.skill.diagnosis import INVALID, Parser, diagnose, misspelt_key
-from vademecum.skill.frontmatter import FIRST_LINE, NOTHING, Field, Fields, Value
+from vademecum.skill.frontmatter import FIRST_LINE, NOTHING, Field, Fields, Value, find_block
 from vademecum.skill.skill import Problem, Severity
 
 MAX_DEPTH = 32
@@ -33,12 +36,20 @@ _SECRETS_BELOW: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("openclaw", "clawdbot", "moltbot"), ("requires", "env")),
 }
 
+# What plain scalars stand for in YAML 1.2 (its core schema).
+_NULL = re.compile(r"~|[Nn]ull|NULL|")
+_BOOL = re.compile(r"[Tt]rue|TRUE|[Ff]alse|FALSE")
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
 
-class Node(Struct):
+
+class _Node(Struct):
     """The event that a value begins with, and what is in it: of a mapping, keys and values in turn."""
 
     event: Any
-    children: list[Node] = []
+    children: list[_Node] = []
 
     def text(self) -> str | None:
         """Return a scalar as it is written; ``None`` for anything else."""
@@ -51,7 +62,7 @@ class Node(Struct):
         found = tuple(text for child in self.children if (text := child.text()) is not None)
         return found if len(found) == len(self.children) else None
 
-    def pairs(self) -> Iterator[tuple[Node, Node]]:
+    def pairs(self) -> Iterator[tuple[_Node, _Node]]:
         """Yield the keys of a mapping with their values."""
         if type(self.event) is MappingStartEvent:
             yield from zip(self.children[::2], self.children[1::2], strict=True)
@@ -68,7 +79,7 @@ def read_fields(text: str, *, lenient: bool = False) -> Fields:
     >>> {name: field.value for name, field in fields.by_name.items()}
     {'name': 'pdf', 'version': '1.10', 'tags': ('a', 'b')}
     """
-    reader = Reader(text, lenient=lenient)
+    reader = _Reader(text, lenient=lenient)
     try:
         top = reader.document()
     except YAMLError as error:
@@ -79,7 +90,7 @@ def read_fields(text: str, *, lenient: bool = False) -> Fields:
     return Fields(fields, tuple(reader.problems), reader.broken, tuple(reader.secrets))
 
 
-class Reader:
+class _Reader:
     """Reads one document; ``problems`` and ``secrets`` fill as it goes."""
 
     def __init__(self, text: str, *, lenient: bool = False) -> None:
@@ -90,7 +101,7 @@ class Reader:
         self.secrets: list[str] = []
         self._noted: set[tuple[str, int]] = set()
 
-    def document(self) -> Node | None:
+    def document(self) -> _Node | None:
         """Return the only document as a tree; ``None`` if there is none."""
         self._next()  # the stream starts
         if type(self._next()) is StreamEndEvent:
@@ -99,11 +110,11 @@ class Reader:
         self._next()  # the document ends
         event = self._next()
         if type(event) is not StreamEndEvent:
-            self._fail(Node(event), "invalid-yaml", f"{INVALID}: a second document begins. Remove it")
+            self._fail(_Node(event), "invalid-yaml", f"{INVALID}: a second document begins. Remove it")
         return top
 
-    def _node(self, depth: int = 0) -> Node:
-        node = Node(self._next())
+    def _node(self, depth: int = 0) -> _Node:
+        node = _Node(self._next())
         if depth > MAX_DEPTH:
             mark = node.event.start_mark
             raise MarkedYAMLError(problem="values are nested too deeply", problem_mark=mark)
@@ -126,7 +137,7 @@ class Reader:
                 text = f"A YAML {what} is not followed in frontmatter: write the value itself"
                 self._note(f"yaml-{what}", line, text)
 
-    def fields(self, top: Node) -> dict[str, Field]:
+    def fields(self, top: _Node) -> dict[str, Field]:
         """Return the fields of the frontmatter."""
         found: dict[str, Field] = {}
         if type(top.event) is not MappingStartEvent and top.text() != "":  # an empty one has only comments
@@ -140,14 +151,14 @@ class Reader:
             found[key] = Field(value, line)
         return found
 
-    def _entries(self, mapping: Node) -> Iterator[tuple[str, int, Node]]:
+    def _entries(self, mapping: _Node) -> Iterator[tuple[str, int, _Node]]:
         for key, value in mapping.pairs():
             if (text := key.text()) is None:
                 self._fail(key, "invalid-yaml", f"{INVALID}: a key must be plain text. Quote it")
             else:
                 yield text, key.line(), value
 
-    def _value(self, node: Node, key: str) -> Value:
+    def _value(self, node: _Node, key: str) -> Value:
         if type(node.event) is MappingStartEvent:
             entries = self._mapping(node, key)
             return entries if key == "metadata" else None
@@ -156,7 +167,7 @@ class Reader:
             return node.texts()
         return "" if text in NOTHING and not node.event.style else text
 
-    def _mapping(self, mapping: Node, key: str) -> dict[str, str]:
+    def _mapping(self, mapping: _Node, key: str) -> dict[str, str]:
         found: dict[str, str] = {}
         for name, line, node in self._entries(mapping):
             if key != "metadata":
@@ -181,15 +192,88 @@ class Reader:
         level: Severity = severity or ("warning" if self._lenient else "error")
         self.problems.append(Problem(code, level, text, field, line))
 
-    def _fail(self, node: Node, code: str, text: str) -> None:
+    def _fail(self, node: _Node, code: str, text: str) -> None:
         self.broken = True
         self.problems.append(Problem(code, "error", text, line=node.line()))
 
 
-def _texts_at(node: Node, path: tuple[str, ...]) -> tuple[str, ...]:
+def _texts_at(node: _Node, path: tuple[str, ...]) -> tuple[str, ...]:
     """Return the text or the flat list of texts at a path of keys in a value."""
     if path:
         below = [value for key, value in node.pairs() if key.text() == path[0]]
         return tuple(text for value in below for text in _texts_at(value, path[1:]))
     text = node.text()
     return node.texts() or () if text is None else (text,)
+
+
+def frontmatter_values(document: bytes) -> dict[str, Any]:
+    r"""Return all fields of a document's frontmatter, known or not, nested ones included.
+
+    Raises ``LoadRefused`` if it is not a mapping that JSON can express.
+
+    >>> frontmatter_values(b"---\nname: a\nversion: 1.10\nok: yes\nsince: 2026-01-02\nx: {n: 0o17}\n---\n")
+    {'name': 'a', 'version': 1.1, 'ok': 'yes', 'since': '2026-01-02', 'x': {'n': 15}}
+    """
+    block = find_block(document)
+    if isinstance(block, Problem):
+        raise _unfit(block.message)
+    reader = _Reader(block)
+    try:
+        top = reader.document()
+    except YAMLError as error:
+        raise _unfit(diagnose(error, block).message) from error
+    for problem in reader.problems:
+        if problem.code != "yaml-anchor":  # which only an alias would follow
+            raise _unfit(problem.message)
+    if top is None or type(top.event) is not MappingStartEvent:
+        raise _unfit("The frontmatter is not a mapping")
+    found: dict[str, Any] = _value(top)
+    return found
+
+
+def _value(node: _Node) -> Any:
+    if type(node.event) is ScalarEvent:
+        return _scalar(node.event)
+    if type(node.event) is SequenceStartEvent:
+        return list(map(_value, node.children))
+    found: dict[str, Any] = {}
+    for key_node, value_node in node.pairs():
+        key = _key(key_node)
+        if key in found:
+            raise _unfit(f"The frontmatter has {key[:80]!r} twice")
+        found[key] = _value(value_node)
+    return found
+
+
+def _key(node: _Node) -> str:
+    """Return a key as text, which is what becomes of it in JSON."""
+    if type(node.event) is not ScalarEvent:
+        raise _unfit("The frontmatter has a key that is not a text")
+    value = _scalar(node.event)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def _scalar(event: ScalarEvent) -> str | int | float | bool | None:
+    text = str(event.value)
+    if event.style:
+        return text
+    if _NULL.fullmatch(text):
+        return None
+    if _BOOL.fullmatch(text):
+        return text.lower() == "true"
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
+    if not _FLOAT.fullmatch(text):
+        return text
+    number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    if not math.isfinite(number):
+        raise _unfit(f"The frontmatter has {text}, which JSON cannot express")
+    return number
+
+
+def _unfit(reason: str) -> LoadRefused:
+    return LoadRefused(reason, code="frontmatter")
