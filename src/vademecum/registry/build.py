@@ -248,6 +248,8 @@ def resolve(
 
 def _links_among(claims: list[Candidate]) -> list[Candidate]:
     """Return the claims that are links from another tool's root to the directory of another claim."""
+    if all(root.kind == "native" for _, root, _ in claims):
+        return []
     by_place: dict[str, list[Candidate]] = {}
     for claim in claims:
         by_place.setdefault(os.path.realpath(claim[0].location), []).append(claim)

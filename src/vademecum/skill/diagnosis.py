@@ -40,14 +40,14 @@ _LEFT_OUT = "The value of {!r} cannot be parsed and was left out. Correct it, or
 
 
 class FieldLines(Struct):
-    """One field as it is written: its key, its colon, its value, and the lines that follow it."""
+    """One field as it is written: its key, its value, and the lines that follow it."""
 
     line: int
     indent: str
     key: str
-    colon: str
-    space: str
     value: str
+    # What is wrong with the way the key is written, and what to write.
+    slip: str = ""
     more: list[str] = []
 
     def lines(self, margin: str = "") -> list[str]:
@@ -61,18 +61,6 @@ class FieldLines(Struct):
         first = next((line for line in self.more if line.strip()), "")
         margin = first[: len(first) - len(first.lstrip())]
         return split(self.more, margin, self.line + 1) if margin else []
-
-    def slip(self, margin: str = "") -> str:
-        """Return what is wrong with the way the key is written, and what to write; ``""`` if nothing is."""
-        if self.colon == "：":
-            return (
-                f"the colon after {self.key!r} is full-width. Write an ASCII colon and a space: {self.key}: …"
-            )
-        if self.value and not self.space:
-            return f"there is no space after {self.key + ':'!r}. Add a space after the colon: {self.key}: …"
-        if self.indent != margin:
-            return f"the field {self.key!r} is indented. Remove the spaces or tabs before it"
-        return ""
 
 
 def split(lines: Sequence[str], margin: str = "", first: int = 0) -> list[FieldLines]:
@@ -107,7 +95,14 @@ def _entry(number: int, line: str, margin: str) -> FieldLines | None:
     indent, key, colon, space, value = (part or "" for part in match.groups()[:5])
     if known is None and match[6]:
         colon, space, value = match.groups()[5:]
-    return FieldLines(number, indent, key, colon, space, value)
+    slip = ""
+    if colon == "：":
+        slip = f"the colon after {key!r} is full-width. Write an ASCII colon and a space: {key}: …"
+    elif value and not space:
+        slip = f"there is no space after {key + ':'!r}. Add a space after the colon: {key}: …"
+    elif indent != margin:
+        slip = f"the field {key!r} is indented. Remove the spaces or tabs before it"
+    return FieldLines(number, indent, key, value, slip)
 
 
 def diagnose(error: YAMLError, text: str) -> Problem:
@@ -119,11 +114,9 @@ def diagnose(error: YAMLError, text: str) -> Problem:
     assert isinstance(error, MarkedYAMLError)  # only a character is refused without its place
     lines = text.split("\n")
     for entry in split(lines):
-        if slip := entry.slip():
-            return _problem(entry.line, slip)
-        for child in entry.children():
-            if slip := child.slip(child.indent):
-                return _problem(child.line, slip)
+        for one in (entry, *entry.children()):
+            if one.slip:
+                return _problem(one.line, one.slip)
         if own := syntax_error(entry.lines()):
             return _described(own, entry.lines(), entry.line)
     return _described(error, lines, 0)
@@ -131,8 +124,8 @@ def diagnose(error: YAMLError, text: str) -> Problem:
 
 def misspelt_key(text: str) -> Problem | None:
     """Return the problem of the first key that lacks its colon, its space or its place at the margin."""
-    found = ((entry.line, slip) for entry in split(text.split("\n")) if (slip := entry.slip()))
-    return next((_problem(number, slip) for number, slip in found), None)
+    entries = split(text.split("\n"))
+    return next((_problem(entry.line, entry.slip) for entry in entries if entry.slip), None)
 
 
 def syntax_error(lines: Sequence[str]) -> MarkedYAMLError | None:
@@ -221,7 +214,7 @@ def lost_controls(text: str, kept: Iterable[str]) -> bool:
 
 def _rewritten(entry: FieldLines, notes: list[Problem], margin: str = "") -> Iterator[str]:
     """Yield the lines of an entry, as they are if they can be parsed."""
-    if slip := entry.slip(margin):
+    if slip := entry.slip:
         notes.append(_note("field-repaired", entry.line, f"{slip[0].upper()}{slip[1:]}", entry.key))
     key = entry.key
     lines = entry.lines(margin)

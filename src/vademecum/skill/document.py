@@ -120,9 +120,10 @@ def _interpreted(fields: Fields, *, directory: str, reading: Reading, block: str
 
     ``block`` is the frontmatter that they were read from.
     """
-    # A bracket or a hidden character can also be written as an escape: "\\x3c".
+    # A bracket or a hidden character can also be written as an escape: "\\x3c". What ASCII has of such
+    # characters is no YAML.
     escapes = "\\" in block
-    plain = not escapes and SUSPECT.search(block) is None
+    plain = not escapes and (block.isascii() or SUSPECT.search(block) is None)
     reader = _Interpreter(fields, directory, reading, plain=plain)
     name = reader.name()
     description = reader.description()
