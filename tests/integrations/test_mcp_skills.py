@@ -28,7 +28,7 @@ from vademecum.integrations.mcp.clients import Clients
 from vademecum.integrations.mcp.server import SkillServer
 from vademecum.policy.engine import Policy
 from vademecum.session.publishing import Publications
-from vademecum.skill.core_schema import frontmatter_values
+from vademecum.skill.yaml_subset import frontmatter_values
 
 ERAS = ["legacy", "auto"]
 EXTENSION = "io.modelcontextprotocol/skills"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal
 
 from msgspec import Struct
@@ -17,14 +19,14 @@ Form = Literal["list", "xml"]
 DEFAULT_BUDGET = 80_000
 LEAST_DESCRIPTION = 20  # characters; below that, names are more useful
 _ELLIPSIS = "…"
+_BROKEN_ESCAPE = re.compile("&(?:amp?|a|[lg]t?)?$")
 
 
 class Catalogue(Struct, frozen=True):
-    """The text, how many descriptions were shortened or left out for it, and how many skills it omits."""
+    """The text, and how many skills it shows without their whole descriptions, or not at all."""
 
     text: str
     shortened: int = 0
-    unlisted: int = 0
 
 
 class _Layout(Struct, frozen=True):
@@ -70,7 +72,7 @@ def render_catalogue(
     are. The catalogue says how many, and that search_skills finds them. Without skills the text is empty.
 
     >>> render_catalogue([])
-    Catalogue(text='', shortened=0, unlisted=0)
+    Catalogue(text='', shortened=0)
     """
     if not skills:
         return Catalogue("")
@@ -79,37 +81,27 @@ def render_catalogue(
     layout, count = _LAYOUTS[form], len(skills)
     ordered = sorted(skills, key=lambda skill: (skill.name, skill.source))
     texts = [" ".join(skill.description.split()) for skill in ordered]
-    write = _xml if form == "xml" else str
-    written = list(map(write, texts))
+    if form == "xml":
+        texts = list(map(_xml, texts))
     row = layout.row.format
-    rows = [row(skill.name, skill.source, text) for skill, text in zip(ordered, written, strict=True)]
+    rows = [row(skill.name, skill.source, text) for skill, text in zip(ordered, texts, strict=True)]
     whole = layout.head + "\n".join(rows) + layout.tail
     if len(whole) <= budget:
         return Catalogue(whole)
     room = budget - len(layout.head) - len(_ending(layout, count, count, count))
-    costs = list(map(len, written))
+    costs = list(map(len, texts))
     left = room - sum(map(len, rows)) - count + sum(costs)
     if left >= LEAST_DESCRIPTION * count:
         shares = zip(ordered, texts, _shares(costs, left), strict=True)
-        shown = [row(skill.name, skill.source, _cut(text, share, write)) for skill, text, share in shares]
-    else:
-        shown = _names(layout, ordered, room)
+        shown = [row(skill.name, skill.source, _cut(text, share)) for skill, text, share in shares]
+    else:  # nothing but names, as many as there is room for
+        names = [layout.name.format(skill.name) for skill in ordered]
+        used = accumulate(len(name) + 1 for name in names)
+        shown = names[: sum(chars <= room for chars in used)]
     changed = sum(row != other for row, other in zip(shown, rows, strict=False))
     unlisted = count - len(shown)
     text = layout.head + "\n".join(shown)
-    return Catalogue(text + _ending(layout, changed, unlisted, count), changed + unlisted, unlisted)
-
-
-def _names(layout: _Layout, skills: Sequence[Skill], room: int) -> list[str]:
-    """Return rows with nothing but names, as many as there is room for."""
-    rows = []
-    for skill in skills:
-        row = layout.name.format(skill.name)
-        room -= len(row) + 1
-        if room < 0:
-            break
-        rows.append(row)
-    return rows
+    return Catalogue(text + _ending(layout, changed, unlisted, count), changed + unlisted)
 
 
 def _shares(costs: list[int], budget: int) -> list[int]:
@@ -127,15 +119,12 @@ def _shares(costs: list[int], budget: int) -> list[int]:
     return shares
 
 
-def _cut(text: str, share: int, written: Callable[[str], str]) -> str:
+def _cut(text: str, share: int) -> str:
     """Cut a description to its share, if it takes more, ending in an ellipsis."""
-    if len(text) <= share and len(written(text)) <= share:
-        return written(text)
-    room = share - len(_ELLIPSIS)
-    kept = text[: max(0, room)].rstrip()
-    while kept and len(written(kept)) > room:  # what is escaped takes more than one character
-        kept = kept[: -max(1, (len(written(kept)) - room) // 8)]
-    return f"{written(kept)}{_ELLIPSIS}" if kept else ""
+    if len(text) <= share:
+        return text
+    kept = _BROKEN_ESCAPE.sub("", text[: max(0, share - len(_ELLIPSIS))]).rstrip()
+    return f"{kept}{_ELLIPSIS}" if kept else ""
 
 
 def _ending(layout: _Layout, shortened: int, unlisted: int, count: int) -> str:

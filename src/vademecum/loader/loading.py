@@ -14,7 +14,7 @@ from vademecum.paths import read_contained
 from vademecum.skill.assets import Sees, asset_path, everything, hint_about, list_assets
 from vademecum.skill.frontmatter import body_start, read_manifest
 from vademecum.skill.skill import Printable, Skill
-from vademecum.skill.text import escaped, without_hidden
+from vademecum.skill.text import escaped, outside_fences, without_hidden
 
 MAX_BODY_LINES = 500
 MAX_BODY_CHARS = 40_000
@@ -28,7 +28,6 @@ MAX_LISTED_HEADINGS = 20
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:(?![^ \t])|(?<=##)(?=\w))")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _NO_PARAGRAPH = re.compile(r"\s*(?:[-*+>|]|\d{1,9}[.)]|$)")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 # The sign of a folded block, as in `description: >`, is not part of a value.
 _VALUE_BRACKET = re.compile(r"<|(?<!: )>")
 _ESCAPES = {"<": "&lt;", ">": "&gt;"}
@@ -94,11 +93,7 @@ def load_body(
 
 def load_document(skill: Skill, *, body_only: bool = False) -> Loaded:
     """Return the whole document, or all that comes after its frontmatter."""
-    try:
-        data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
-    except (OSError, FileRefused) as error:
-        raise _unreadable(skill, skill.file, error) from error
-    return _as_text(skill, skill.file, data, start=body_start(data) if body_only else 0)
+    return _read(skill, skill.file, body_only=body_only)
 
 
 def load_resource(
@@ -113,11 +108,7 @@ def load_resource(
     Where there is none, those are suggested that the reader ``sees``.
     """
     relative = asset_path(skill, relative_path, sees=sees)
-    try:
-        data = read_contained(skill.location, relative, MAX_FILE_BYTES + 1)
-    except (OSError, FileRefused) as error:
-        raise _unreadable(skill, relative, error, sees) from error
-    whole = _as_text(skill, relative, data)
+    whole = _read(skill, relative, sees=sees)
     text = find_section(whole.text, section_hint, where=relative) if section_hint else whole.text
     text = _without_frames(text)
     if len(text) <= MAX_EXCERPT_CHARS:
@@ -159,12 +150,24 @@ def _without_frames(text: str) -> str:
     return _FRAME.sub(r"&lt;\1", text)
 
 
-def _as_text(skill: Skill, relative: str, data: bytes, *, start: int = 0) -> Loaded:
-    """Return bytes as text: line ends normalised, hidden characters removed and counted."""
+def _read(skill: Skill, relative: str, *, sees: Sees = everything, body_only: bool = False) -> Loaded:
+    """Return a file as text: line ends normalised, hidden characters removed and counted."""
+    try:
+        if relative == skill.file:
+            data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
+        else:
+            data = read_contained(skill.location, relative, MAX_FILE_BYTES + 1)
+    except FileRefused as error:
+        raise _refused(skill, relative, error.code, "is not a plain file of that skill") from error
+    except FileNotFoundError as error:
+        raise no_file(skill, relative, sees) from error
+    except OSError as error:
+        raise _refused(skill, relative, "missing", f"cannot be read ({error.strerror})") from error
     if len(data) > MAX_FILE_BYTES:
         raise _refused(skill, relative, "too-large", f"is larger than {MAX_FILE_BYTES:,} bytes")
     if b"\0" in data:
         raise _refused(skill, relative, "not-text", f"is not text ({len(data):,} bytes)")
+    start = body_start(data) if body_only else 0
     try:
         decoded = data[start:].decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -180,16 +183,6 @@ def no_file(skill: Skill, relative: str, sees: Sees) -> LoadRefused:
     """Return the error for a file that is not there, or must look as if it were not."""
     hint = hint_about(relative, list_assets(skill, sees=sees))
     return LoadRefused(f"Skill {skill.name!r} has no file {relative[:200]!r}: {hint}", code="missing")
-
-
-def _unreadable(
-    skill: Skill, relative: str, error: OSError | FileRefused, sees: Sees = everything
-) -> LoadRefused:
-    if isinstance(error, FileRefused):
-        return _refused(skill, relative, error.code, "is not a plain file of that skill")
-    if isinstance(error, FileNotFoundError):
-        return no_file(skill, relative, sees)
-    return _refused(skill, relative, "missing", f"cannot be read ({error.strerror})")
 
 
 def _refused(skill: Skill, relative: str, code: str, reason: str) -> LoadRefused:
@@ -217,16 +210,13 @@ def find_section(text: str, hint: str, *, where: str) -> str:
 
 def headings(lines: list[str]) -> Iterator[tuple[str, int, int]]:
     """Yield each heading with its level and line: with ``#`` signs or underlined, not in a code fence."""
-    fence: str | None = None
     paragraph: int | None = None  # where the lines begin that an underline would make a heading
-    for number, line in enumerate(lines):
-        mark = _FENCE.match(line)
-        if fence is not None:
-            if mark and mark[1].startswith(fence) and not mark[2].strip():
-                fence = None
-        elif mark:
-            fence, paragraph = mark[1], None
-        elif heading := _HEADING.match(line):
+    before = -1
+    for number, line in outside_fences(lines):
+        if number - before > 1:
+            paragraph = None
+        before = number
+        if heading := _HEADING.match(line):
             yield line[heading.end() :].strip().rstrip("#").rstrip(), len(heading[1]), number
             paragraph = None
         elif paragraph is not None and (underline := _UNDERLINE.match(line)):

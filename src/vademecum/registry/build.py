@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import FileRefused
-from vademecum.registry.cache import CachedSkill, IndexCache, stamp_of, trusted
+from vademecum.registry.cache import CachedSkill, cache_key, load_cache, save_cache, stamp_of, trusted
 from vademecum.registry.index import (
     Conflict,
     IndexOptions,
@@ -26,6 +26,7 @@ from vademecum.registry.index import (
 )
 from vademecum.registry.roots import Root, default_roots, ordered
 from vademecum.registry.scan import Signature, Walk
+from vademecum.skill.frontmatter import read_opening
 from vademecum.skill.skill import Document, Problem, Reading, Skill
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int], None]
 _PROGRESS_STEP = 500
+_ADVICE = {
+    "absent": "does not exist: create it, or remove it from the roots",
+    "not-a-directory": "is not a directory: name a directory of skills",
+    "unreadable": "cannot be read: check its permissions",
+}
 
 # A skill with what decides between namesakes: its root and the signature of its file. A plain tuple,
 # because nearly all of them are decided without being looked at.
@@ -79,13 +85,9 @@ def refresh_index(
     >>> refresh_index(index, [BUILTIN_ROOT / "file-diff"]).hash == index.hash
     True
     """
-    changed = None if changes is None else [os.path.abspath(change) for change in changes]
-
-    def distrusted(location: str) -> bool:
-        return changed is None or any(_overlap(location, change) for change in changed)
-
+    changed = ["/"] if changes is None else [f"{os.path.abspath(change).rstrip('/')}/" for change in changes]
     roots = tuple(root for root in index.roots if not root.source.startswith("mcp:"))
-    return _Build(roots, index.options, index.providers, progress, clock, distrusted).run()
+    return _Build(roots, index.options, index.providers, progress, clock, changed).run()
 
 
 @dataclass(slots=True)
@@ -97,7 +99,7 @@ class _Build:
     providers: tuple[Provider, ...]
     progress: Progress | None
     clock: Callable[[], float]
-    distrusted: Callable[[str], bool] | None = None
+    changed: Sequence[str] = ()  # documents at or below these places are read anew
     candidates: list[Candidate] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     fetches: dict[str, Fetch] = field(default_factory=dict)
@@ -105,21 +107,25 @@ class _Build:
 
     def run(self) -> SkillIndex:
         started = self.clock()
-        cache = IndexCache(self.options.cache, roots=self.roots, reading=repr(self.options.reading))
+        key = cache_key(self.roots, repr(self.options.reading))
+        file = self.options.cache and self.options.cache / f"index-{key}.msgpack"
+        known, rebuilt = load_cache(file, count=len(self.roots)) if file else ([{} for _ in self.roots], None)
+        if self.changed:
+            known = [{d: one for d, one in kept.items() if not self._is_changed(one.skill)} for kept in known]
         seen: list[list[CachedSkill]] = [[] for _ in self.roots]
-        scans = zip(self.roots, cache.known, seen, strict=True)
+        scans = zip(self.roots, known, seen, strict=True)
         reports = [self._scan(*scan, now_ns=int(started * 1e9)) for scan in scans]
         reports += map(self._ask, self.providers)
         winners, shadowed, conflicts = resolve(self.candidates)
-        is_new = self.read or list(map(len, seen)) != list(map(len, cache.known))
-        unsaved = cache.save(seen) if is_new else None
+        is_new = self.read or list(map(len, seen)) != list(map(len, known))
+        unsaved = save_cache(file, seen) if file and is_new else None
         report = Report(
             roots=tuple(reports),
             found=sum(map(len, seen)),
             valid=len(self.candidates),
             ignored=tuple(self.left_out),
             conflicts=conflicts,
-            diagnostics=tuple(filter(None, (cache.problem, unsaved))),
+            diagnostics=tuple(filter(None, (rebuilt, unsaved))),
             hash=_hash(self.options.reading, winners, shadowed),
             read=self.read,
             seconds=round(self.clock() - started, 6),
@@ -145,17 +151,14 @@ class _Build:
         status = _status(root)
         if status != "searched":
             if root.explicit:
-                self.left_out.append(_root_left_out(root, status))
+                problem = Problem(f"root-{status}", "error", f"The root {root.path} {_ADVICE[status]}")
+                self.left_out.append(LeftOut(root.source, str(root.path), (problem,)))
             return RootReport(root, status)
         path, before = str(root.path), len(self.candidates)
         walk = Walk(path, self.options.scan)
         for directory, file, signature in walk.documents:
             one = known.get(directory)
-            if (
-                one is None
-                or one.signature != signature
-                or (self.distrusted and self.distrusted(f"{path}/{directory}"))
-            ):
+            if one is None or one.signature != signature:
                 document = _read(path, directory, file, self.options.reading)
                 kept = trusted(signature, now_ns=now_ns)
                 skill = Skill.at(document, root.source, path, directory, file, stamp_of(kept))
@@ -172,19 +175,26 @@ class _Build:
         self.left_out += [LeftOut(root.source, place, (problem,)) for place, problem in walk.obstacles]
         return RootReport(root, status, found=len(walk.documents), valid=len(self.candidates) - before)
 
+    def _is_changed(self, skill: Skill) -> bool:
+        here = f"{skill.location}/"
+        return any(here.startswith(place) or place.startswith(here) for place in self.changed)
+
 
 def _read(root: str, directory: str, file: str, reading: Reading) -> Document:
-    from vademecum.skill.document import read_document  # noqa: PLC0415 - YAML takes 20 ms; a warm start needs none
+    # A warm start reads no document.
+    from vademecum.skill.document import parse_document, with_file_name  # noqa: PLC0415
 
     location = root if directory == "." else f"{root}/{directory}"
     path = f"{location}/{file}"
     try:
-        return read_document(path, directory=location.rpartition("/")[2], reading=reading, file=file)
+        head = read_opening(path)
     except OSError as error:
         text = f"Cannot read {path} ({error.strerror}): check its permissions"
         return Document(problems=(Problem("unreadable", "error", text),))
     except FileRefused as error:
         return Document(problems=(Problem(error.code, "error", str(error)),))
+    document = parse_document(head, directory=location.rpartition("/")[2], reading=reading)
+    return with_file_name(document, file)
 
 
 def _given(roots: Sequence[Root | str | Path] | Root | str | Path, context: Context) -> tuple[Root, ...]:
@@ -200,16 +210,6 @@ def _status(root: Root) -> RootStatus:
     return "not-a-directory" if os.path.lexists(root.path) else "absent"
 
 
-def _root_left_out(root: Root, status: RootStatus) -> LeftOut:
-    advice = {
-        "absent": "does not exist: create it, or remove it from the roots",
-        "not-a-directory": "is not a directory: name a directory of skills",
-        "unreadable": "cannot be read: check its permissions",
-    }
-    problem = Problem(f"root-{status}", "error", f"The root {root.path} {advice[status]}")
-    return LeftOut(root.source, str(root.path), (problem,))
-
-
 def _hash(reading: Reading, *groups: tuple[Skill, ...]) -> str:
     """Digest what the skills say and which ones win; neither times nor this machine's paths are in it."""
     lines = [repr(reading)]
@@ -217,11 +217,6 @@ def _hash(reading: Reading, *groups: tuple[Skill, ...]) -> str:
         lines += [f"{skill.source} {skill.digest} {skill.directory}" for skill in skills]
     content = "\n".join(lines).encode("utf-8", "surrogateescape")
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-def _overlap(location: str, change: str) -> bool:
-    inside, around = f"{location}/", f"{change}/"
-    return around.startswith(inside) or inside.startswith(around)
 
 
 def resolve(
@@ -253,21 +248,17 @@ def resolve(
 
 def _links_among(claims: list[Candidate]) -> list[Candidate]:
     """Return the claims that are links from another tool's root to the directory of another claim."""
-    by_file: dict[Signature, list[Candidate]] = {}
+    if all(root.kind == "native" for _, root, _ in claims):
+        return []
+    by_place: dict[str, list[Candidate]] = {}
     for claim in claims:
-        by_file.setdefault(claim[2], []).append(claim)
-    found = []
-    for same in by_file.values():
-        if len(same) == 1:
-            continue
-        best = min(same, key=_directness)
-        real = os.path.realpath(best[0].location)
-        found += [
-            claim
-            for claim in same
-            if _directness(claim) > _directness(best) and os.path.realpath(claim[0].location) == real
-        ]
-    return found
+        by_place.setdefault(os.path.realpath(claim[0].location), []).append(claim)
+    return [
+        claim
+        for same in by_place.values()
+        for claim in same
+        if _directness(claim) > min(map(_directness, same))
+    ]
 
 
 def _directness(claim: Candidate) -> int:

@@ -26,7 +26,6 @@ MAX_CACHE_BYTES = 1024 * 1024 * 1024
 MAX_CACHE_FILES = 64
 MAX_HALF_WRITTEN = 8
 CHECKSUM_BYTES = 4
-_ENCODER = msgpack.Encoder()
 # A file that changed this shortly before it was read could change again and bear the same time.
 CLOCK_RESOLUTION_NS = 2_000_000_000
 
@@ -42,7 +41,7 @@ def trusted(signature: Signature, *, now_ns: int) -> Signature:
 
 def stamp_of(signature: Signature) -> int:
     """Return the signature as one number; 0 for a file that must be read again."""
-    return hash(signature) if signature is not UNTRUSTED and signature[3] else 0
+    return hash(signature) if signature[3] else 0
 
 
 class CachedSkill(Struct, frozen=True, gc=False, array_like=True):
@@ -57,49 +56,37 @@ class _Content(Struct, frozen=True, array_like=True):
     roots: list[list[CachedSkill]]
 
 
-class IndexCache:
-    """The cache of one list of roots; without a directory it remembers nothing."""
+def cache_key(roots: Iterable[Root], *more: str) -> str:
+    """Return a name for what is kept of one list of roots, and of one way to read them."""
+    places = [f"{root.source}\0{root.path}" for root in roots]
+    return hashlib.sha256("\0".join([*more, *places]).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
-    def __init__(self, directory: Path | None, *, roots: Iterable[Root], reading: str) -> None:
-        places = [f"{root.source}\0{root.path}" for root in roots]
-        key = hashlib.sha256("\0".join([reading, *places]).encode("utf-8", "surrogateescape")).hexdigest()
-        self._path = None if directory is None else directory / f"index-{key[:32]}.msgpack"
-        # What is remembered of each root, by directory.
-        self.known: list[dict[str, CachedSkill]] = [{} for _ in places]
-        self.problem: Problem | None = None
-        if self._path is not None:
-            self._load(self._path)
 
-    def save(self, roots: list[list[CachedSkill]]) -> Problem | None:
-        """Write what a scan saw in each root; return the problem if that fails."""
-        if self._path is None:
-            return None
-        data = bytearray(CHECKSUM_BYTES)
-        _encode(roots, data)
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomic(self._path, data, mode=0o600)
-        except OSError as error:
-            text = (
-                f"The index cache {self._path} cannot be written ({error.strerror}): the next start is slower"
-            )
-            return Problem("cache-not-written", "warning", text)
-        # Each list of roots has its own file, and old ones are never asked for again. What a process that
-        # was killed had half written, under a hidden name, goes the same way.
-        keep_newest(self._path.parent, "index-*.msgpack", MAX_CACHE_FILES)
-        keep_newest(self._path.parent, ".index-*", MAX_HALF_WRITTEN)
-        return None
+def load_cache(path: Path, *, count: int) -> tuple[list[dict[str, CachedSkill]], Problem | None]:
+    """Return what is remembered of each root, by directory; with a problem if the file cannot be used."""
+    try:
+        roots = _decoded(read_own(path, cap=MAX_CACHE_BYTES), count=count)
+    except FileNotFoundError:
+        return [{} for _ in range(count)], None
+    except (OSError, FileRefused, MsgspecError) as error:
+        text = f"The index cache {path} was not used ({error}) and is built anew"
+        return [{} for _ in range(count)], Problem("cache-rebuilt", "warning", text)
+    return [{seen.skill.directory: seen for seen in of_root} for of_root in roots], None
 
-    def _load(self, path: Path) -> None:
-        try:
-            roots = _decoded(read_own(path, cap=MAX_CACHE_BYTES), count=len(self.known))
-        except FileNotFoundError:
-            return
-        except (OSError, FileRefused, MsgspecError) as error:
-            text = f"The index cache {path} was not used ({error}) and is built anew"
-            self.problem = Problem("cache-rebuilt", "warning", text)
-            return
-        self.known = [{seen.skill.directory: seen for seen in of_root} for of_root in roots]
+
+def save_cache(path: Path, roots: list[list[CachedSkill]]) -> Problem | None:
+    """Write what a scan saw in each root; return the problem if that fails."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(path, _encoded(roots), mode=0o600)
+    except OSError as error:
+        text = f"The index cache {path} cannot be written ({error.strerror}): the next start is slower"
+        return Problem("cache-not-written", "warning", text)
+    # Each list of roots has its own file, and old ones are never asked for again. What a process that
+    # was killed had half written, under a hidden name, goes the same way.
+    keep_newest(path.parent, "index-*.msgpack", MAX_CACHE_FILES)
+    keep_newest(path.parent, ".index-*", MAX_HALF_WRITTEN)
+    return None
 
 
 def _checksum(content: memoryview) -> bytes:
@@ -107,23 +94,18 @@ def _checksum(content: memoryview) -> bytes:
     return zlib.crc32(content).to_bytes(CHECKSUM_BYTES, "big")
 
 
-def _encode(roots: list[list[CachedSkill]], data: bytearray) -> None:
-    """Write what is remembered, and its checksum, into ``data``: megabytes, which are not copied."""
+def _encoded(roots: list[list[CachedSkill]]) -> bytearray:
+    """Return what is remembered, behind its checksum: megabytes, which are not copied."""
+    data = bytearray(CHECKSUM_BYTES)
+    encoder = msgpack.Encoder()
     try:
-        _ENCODER.encode_into(_Content(FORMAT, roots), data, CHECKSUM_BYTES)
+        encoder.encode_into(_Content(FORMAT, roots), data, CHECKSUM_BYTES)
     except UnicodeEncodeError:
-        # A document whose path is not UTF-8 is read afresh each time.
-        encodable = [list(filter(_is_encodable, of_root)) for of_root in roots]
-        _ENCODER.encode_into(_Content(FORMAT, encodable), data, CHECKSUM_BYTES)
+        # A document whose path is not UTF-8 is read afresh each time; so may be any other odd path.
+        plain = [[seen for seen in of_root if seen.skill.location.isprintable()] for of_root in roots]
+        encoder.encode_into(_Content(FORMAT, plain), data, CHECKSUM_BYTES)
     data[:CHECKSUM_BYTES] = _checksum(memoryview(data)[CHECKSUM_BYTES:])
-
-
-def _is_encodable(seen: CachedSkill) -> bool:
-    try:
-        _ENCODER.encode(seen)
-    except UnicodeEncodeError:
-        return False
-    return True
+    return data
 
 
 def _decoded(data: bytes, *, count: int) -> list[list[CachedSkill]]:

@@ -196,8 +196,8 @@ class SkillIndex:
         namespace, _, plain = name.strip().removeprefix("@").rpartition("/")
         wanted = comparable(plain)
         namesakes = self._by_name.get(wanted.casefold(), [])
-        if not namesakes and (written := self._written(name)):
-            namesakes, namespace = written, ""
+        if not namesakes:
+            namesakes, namespace = self._by_name.get(comparable(name.strip()).casefold(), []), ""
         exact = [skill for skill in namesakes if skill.name == wanted]
         for skill in (*exact, *namesakes):
             if (source is None or skill.source == source) and (not namespace or _is_in(skill, namespace)):
@@ -219,16 +219,14 @@ class SkillIndex:
 
     @cached_property
     def _by_name(self) -> dict[str, list[Skill]]:
-        """The look-up by name; winners come first."""
-        found: dict[str, list[Skill]] = {}
+        """The look-up by name, or by how a name was written before its repair; winners come first."""
+        names: dict[str, list[Skill]] = {}
+        written: dict[str, list[Skill]] = {}
         for skill in (*self.skills, *self.shadowed):
-            found.setdefault(skill.name.casefold(), []).append(skill)
-        return found
-
-    def _written(self, name: str) -> list[Skill]:
-        """Return the skills whose name was written like this and then repaired."""
-        wanted = comparable(name.strip()).casefold()
-        return [s for s in (*self.skills, *self.shadowed) if s.alias and s.alias.casefold() == wanted]
+            names.setdefault(skill.name.casefold(), []).append(skill)
+            if skill.alias:
+                written.setdefault(skill.alias.casefold(), []).append(skill)
+        return written | names
 
     @cached_property
     def by_place(self) -> dict[str, Skill]:

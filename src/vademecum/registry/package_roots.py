@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import re
 from collections.abc import Collection, Iterator
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from vademecum.errors import PathRefused
 from vademecum.paths import contained
@@ -22,13 +23,13 @@ CONVENTION = ".agents/skills"
 
 def package_roots(wanted: Collection[str] | None) -> list[tuple[str, Path]]:
     """Return the skill directories of the named distributions (``None``: of all), by distribution name."""
-    names = None if wanted is None else {_normal(name) for name in wanted}
+    names = None if wanted is None else set(map(canonicalize_name, wanted))
     found: set[tuple[str, Path]] = set()
     for distribution in distributions():
         # The files of a broken installation can say anything; such a package brings no skills.
         with contextlib.suppress(TypeError, ValueError, KeyError, AttributeError, OSError):
             name = distribution.name
-            if names is None or _normal(name) in names:
+            if names is None or canonicalize_name(name) in names:
                 found |= {(name, place) for place in _directories(distribution) if place.is_dir()}
     return sorted(found)
 
@@ -66,7 +67,3 @@ def _top_level(distribution: Distribution) -> list[str]:
             plain = distribution.name.replace("-", "_")
             names |= {plain, plain.lower()}
     return sorted(name for name in names if name.isidentifier())
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -18,9 +18,9 @@ from vademecum.registry.base import Fetch, ProvidedFile, ProvidedSkill, Provider
 from vademecum.registry.index import LeftOut
 from vademecum.registry.scan import Signature, signature_of
 from vademecum.skill.assets import file_digests
-from vademecum.skill.core_schema import frontmatter_values
 from vademecum.skill.document import parse_document
 from vademecum.skill.skill import MANIFEST, Reading, Skill
+from vademecum.skill.yaml_subset import frontmatter_values
 
 
 def provided(provider: Provider) -> tuple[list[tuple[Skill, Signature, Fetch]], list[LeftOut]]:
@@ -70,15 +70,14 @@ def fetch(provider: Provider, skill: ProvidedSkill, place: Path) -> None:
 def _verify(skill: ProvidedSkill, file: ProvidedFile, data: bytes) -> None:
     where = f"{file.path!r} of {skill.uri}"
     if len(data) != file.size:
-        text = f"{where} has {len(data):,} bytes, {file.size:,} were announced"
-        raise IntegrityFailed(f"{text}: list the source again with vade refresh.", code="source-lies")
-    if hashlib.sha256(data).hexdigest() != file.sha256:
-        text = f"{where} is not what was announced: list the source again with vade refresh."
-        raise IntegrityFailed(text, code="source-lies")
-    if file.path == MANIFEST and not _same(frontmatter_values(data), skill.frontmatter):
-        raise IntegrityFailed(
-            f"The frontmatter of {skill.uri} is not what was announced.", code="source-lies"
-        )
+        fault = f"{where} has {len(data):,} bytes, {file.size:,} were announced"
+    elif hashlib.sha256(data).hexdigest() != file.sha256:
+        fault = f"{where} is not what was announced"
+    elif file.path == MANIFEST and not _same(frontmatter_values(data), skill.frontmatter):
+        fault = f"The frontmatter of {skill.uri} is not what was announced"
+    else:
+        return
+    raise IntegrityFailed(f"{fault}: list the source again with vade refresh.", code="source-lies")
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -40,20 +40,17 @@ class Walk:
         self._stat = os.stat if settings.follow_links else os.lstat
         self._entered: set[tuple[int, int]] = set()
         self._directories_left = settings.max_directories
-        self._first_beyond: str | None = None
+        self._first_beyond = ""
         self._hidden = 0
         self.documents: list[Found] = []
         self.obstacles: list[tuple[str, Problem]] = []
-        self._walk()
-
-    def _walk(self) -> None:
         try:
-            about = os.stat(self._root)
+            about = os.stat(root)
         except OSError:
             return  # the root went away between two looks: nothing is in it
         self._entered.add((about.st_dev, about.st_ino))
-        self._visit("", self._root, 0)
-        if self._first_beyond is not None:
+        self._visit("", root, 0)
+        if self._first_beyond:
             self.obstacles.append((self._first_beyond, Problem("too-many", "error", self._beyond())))
 
     def _beyond(self) -> str:
@@ -111,8 +108,7 @@ class Walk:
                 continue
             self._directories_left -= 1
             if self._directories_left < 0:
-                if self._first_beyond is None:
-                    self._first_beyond = entry.path
+                self._first_beyond = self._first_beyond or entry.path
                 if self._directories_left < -self._settings.max_directories:
                     return
             self._visit(prefix + name, entry.path, depth + 1)
@@ -140,13 +136,11 @@ class Walk:
             self._object(path, *_unreachable(path, error))
             return False
         if not self._settings.follow_links:
-            self._object(
-                path, "link", f"{path} is a link, and scan.follow_links is off: replace it by a directory"
-            )
+            why = "is a link, and scan.follow_links is off: replace it by a directory"
+            self._object(path, "link", f"{path} {why}")
         elif entered:
-            self._object(
-                path, "link-loop", f"{path} links to a directory that is searched already: remove the link"
-            )
+            why = "links to a directory that is searched already: remove the link"
+            self._object(path, "link-loop", f"{path} {why}")
         self._entered.add(identity)
         return self._settings.follow_links and not entered
 

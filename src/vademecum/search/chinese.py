@@ -43,7 +43,7 @@ class Dictionary:
 
     def __init__(self, text: str) -> None:
         self._lines = {line[0]: line for line in text.split("\n")}
-        self._parsed: dict[str, dict[str, str]] = {}
+        self._beginning_with = cache(self._parsed)
         for word in STOP_WORDS:
             line = self._lines.get(word[0], word[0])
             self._lines[word[0]] = f"{word[0]}\t{word[1:]}={line[1:]}"
@@ -53,12 +53,9 @@ class Dictionary:
         glosses = self._beginning_with(word[0]).get(word[1:], "")
         return glosses.split(";") if glosses else []
 
-    def _beginning_with(self, first: str) -> dict[str, str]:
-        found = self._parsed.get(first)
-        if found is None:
-            entries = self._lines.get(first, first).replace("=", "\t").split("\t")
-            found = self._parsed[first] = dict(zip(entries[1::2], entries[2::2], strict=True))
-        return found
+    def _parsed(self, first: str) -> dict[str, str]:
+        entries = self._lines.get(first, first).replace("=", "\t").split("\t")
+        return dict(zip(entries[1::2], entries[2::2], strict=True))
 
     def segmented(self, run: str) -> list[str]:
         """Cut a run of characters into the fewest words, of equal cuts the one with the longest word."""

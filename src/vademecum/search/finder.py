@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vademecum.errors import FileRefused, VademecumError
+from vademecum.registry.cache import cache_key
 from vademecum.registry.index import SkillIndex
 from vademecum.search.fitting import (
     Evidence,
@@ -106,17 +108,17 @@ class Finder:
 
     def search(self, query: str, n: int = 5) -> list[Hit]:
         """Return the ``n`` skills that fit best, an exact name first; none if no word is in any."""
-        return [_hit(*found) for found in self._ranked(query, self._terms(query), n)]
+        return [_hit(*found) for found in self._ranked(self._terms(query), n, self._called_in(query))]
 
     def find(self, query: str, n: int = 5) -> Findings:
         """Return what ``search`` does, and whether the first hit fits the request."""
-        terms = self._terms(query)
-        ranked = self._ranked(query, terms, n)
+        terms, named = self._terms(query), self._called_in(query)
+        ranked = self._ranked(terms, n, named)
         if not ranked:
             return Findings((), fits=False, confidence=0.0)
         best = ranked[0][1]
         evidence = self._evidence(query, terms, best)
-        likely = 1.0 if self._called_in(query) is best else confidence(evidence)
+        likely = 1.0 if named is best else confidence(evidence)
         fits = likely >= least_confidence(evidence)
         return Findings(tuple(_hit(*found) for found in ranked), fits, likely)
 
@@ -168,7 +170,8 @@ class Finder:
         found = [word for term in self._terms(text) for form in term.forms for word in form.terms]
         return list(dict.fromkeys(found))
 
-    def _ranked(self, query: str, terms: list[Term], n: int) -> list[tuple[float, Skill]]:
+    def _ranked(self, terms: list[Term], n: int, named: Skill | None) -> list[tuple[float, Skill]]:
+        """Return the best skills with their scores, the one that is called by its name first."""
         if n < 0:
             raise VademecumError(f"n is {n}: ask for 0 or more skills.", code="wrong-value")
         if not n or not self._by_number:
@@ -179,7 +182,6 @@ class Finder:
             for score, number in (self._best(terms, min(n, len(self._by_number))) if terms else ())
         ]
         found.sort(key=lambda hit: (-hit[0], order.get(hit[1].root, 0), hit[1].name))
-        named = self._called_in(query)
         if named is not None:
             others = [hit for hit in found if hit[1] is not named]
             found = [(found[0][0] if found else 1.0, named), *others]
@@ -219,102 +221,75 @@ class Finder:
     def _open(self) -> TextIndex:
         """Return the engine on disk brought up to date, or one in memory if the disk does not allow it."""
         cache = self._index.options.cache
-        if cache is None:
-            return self._in_memory()
-        store = IndexFiles(cache / self._directory_name())
-        try:
-            return self._current(store) or self._updated(store)
-        except BaseException as error:
-            if not is_engine_failure(error):
-                raise
-            self.problem = _not_kept(cache, error)
-            return self._in_memory()
-
-    def _in_memory(self) -> TextIndex:
-        engine = TextIndex(None)
-        self._bring_up_to_date(engine, IndexState(documents={}))
-        return engine
-
-    def _current(self, store: IndexFiles) -> TextIndex | None:
-        """Return the engine on disk if it contains exactly these skills."""
-        state = store.load()
-        if state is None or not self._is_current(state):
-            return None
-        engine = TextIndex(store.engine_directory)
-        if not store.fits(state):  # somebody committed between the two looks
-            return None
-        self._take_numbers(state)
-        return engine
-
-    def _updated(self, store: IndexFiles) -> TextIndex:
-        with store.locked():
-            state = store.load()
-            if state is None:
-                store.clear()
-                state = IndexState(documents={})
+        if cache is not None:
             try:
-                engine = TextIndex(store.engine_directory)
-                state = self._bring_up_to_date(engine, state)
+                return self._on_disk(IndexFiles(cache / self._directory_name()))
             except BaseException as error:
                 if not is_engine_failure(error):
                     raise
-                engine, state = self._rebuilt(store)  # damaged: once more from nothing
-            if state.dead * DEAD_SHARE > len(state.documents):
-                # At once: among few skills, the old text of a single one changes which comes first.
-                changed = self.updated
-                engine, state = self._rebuilt(store)
-                self.updated = changed
-            store.save(state)
+                self.problem = _not_kept(cache, error)
+        return self._in_memory()
+
+    def _in_memory(self) -> TextIndex:
+        state, add, _ = self._difference(IndexState())
+        self.updated = len(add)
+        self._take_numbers(state)
+        engine = TextIndex(None)
+        engine.update(remove=[], add=add)
         return engine
 
-    def _rebuilt(self, store: IndexFiles) -> tuple[TextIndex, IndexState]:
-        store.clear()
-        engine = TextIndex(store.engine_directory)
-        return engine, self._bring_up_to_date(engine, IndexState(documents={}))
+    def _on_disk(self, store: IndexFiles) -> TextIndex:
+        state = store.load()
+        if state is not None and self._is_current(state):
+            engine = TextIndex(store.engine_directory)
+            if store.fits(state):  # or somebody committed between the two looks
+                self._take_numbers(state)
+                return engine
+        with store.locked():
+            state, add, remove = self._difference(store.load() or IndexState())
+            self.updated = len(add) + len(remove)
+            if state.dead * DEAD_SHARE > len(state.documents):
+                # At once: among few skills, the old text of a single one changes which comes first.
+                state, add, remove = self._difference(IndexState())
+            if len(add) == len(state.documents):
+                store.clear()
+            engine = TextIndex(store.engine_directory)
+            if add or remove:
+                state.engine_stamp = engine.update(remove=remove, add=add)
+            store.save(state)
+        self._take_numbers(state)
+        return engine
 
     def _is_current(self, state: IndexState) -> bool:
-        known = state.documents
-        return len(known) == len(self._skills) and all(
-            skill.stamp and (entry := known.get(_key(skill))) and entry.stamp == skill.stamp
-            for skill in self._skills
-        )
+        stamps = {_key(skill): skill.stamp for skill in self._skills}
+        known = {place: entry.stamp for place, entry in state.documents.items()}
+        return stamps == known and all(stamps.values())
 
     def _directory_name(self) -> str:
         """Return the name of the index for these roots and hidden skills: what is hidden was never in it."""
         shown = {skill.location for skill in self._skills}
         hidden = [skill.location for skill in self._index.skills if skill.location not in shown]
-        places = [f"{root.source}\0{root.path}" for root in self._index.roots]
-        key = "\0".join([str(self._bodies), repr(self._index.options.reading), *places, "", *sorted(hidden)])
-        return f"search-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
+        reading = repr(self._index.options.reading)
+        return f"search-{cache_key(self._index.roots, str(self._bodies), reading, *sorted(hidden), '')}"
 
-    def _bring_up_to_date(self, engine: TextIndex, state: IndexState) -> IndexState:
-        """Give the engine the difference between what it contains and what it should contain."""
-        numbers = {entry.digest: entry.number for entry in state.documents.values()}
-        free = set(numbers.values())
-        new_state = IndexState(engine_stamp=state.engine_stamp, next_number=state.next_number, documents={})
+    def _difference(self, old: IndexState) -> tuple[IndexState, list[tuple[int, Text]], list[int]]:
+        """Return the state that the engine should have, and what to add to it and to remove from it."""
+        new = IndexState(engine_stamp=old.engine_stamp)
         add: list[tuple[int, Text]] = []
+        gone = {entry.number for entry in old.documents.values()}
         for skill in sorted(self._skills, key=_key):
-            entry = state.documents.get(_key(skill))
-            text = None
+            entry = old.documents.get(_key(skill))
             if entry is None or not skill.stamp or entry.stamp != skill.stamp:
                 text = _text_of(skill, bodies=self._bodies)
-                digest = _digest(skill, text)
-                entry = IndexedSkill(skill.stamp, digest, numbers.get(digest, -1))
-            if entry.number in free:
-                free.remove(entry.number)
-            else:
-                entry = IndexedSkill(entry.stamp, entry.digest, new_state.next_number)
-                new_state.next_number += 1
-                add.append((entry.number, text or _text_of(skill, bodies=self._bodies)))
-                if len(add) % _PROGRESS_STEP == 0:
-                    self._progress(len(add))
-            new_state.documents[_key(skill)] = entry
-        self.updated = len(add) + len(free)
-        if add or free:
-            new_state.engine_stamp = engine.update(remove=sorted(free), add=add)
-        new_state.dead = state.dead + len(free)
-        self._take_numbers(new_state)
-        return new_state
+                entry = IndexedSkill(skill.stamp, _number_of(_key(skill), text))
+                if entry.number not in gone:
+                    add.append((entry.number, text))
+                    if len(add) % _PROGRESS_STEP == 0:
+                        self._progress(len(add))
+            gone.discard(entry.number)
+            new.documents[_key(skill)] = entry
+        new.dead = old.dead + len(gone)
+        return new, add, sorted(gone)
 
     def _take_numbers(self, state: IndexState) -> None:
         self._by_number = {state.documents[_key(skill)].number: skill for skill in self._skills}
@@ -341,21 +316,19 @@ def _key(skill: Skill) -> str:
 
 
 def _text_of(skill: Skill, *, bodies: bool) -> Text:
-    return Text(skill.name, skill.description, _body_of(skill) if bodies else "")
+    """Return what is indexed of a skill; no body if it cannot be read, which loading reports."""
+    data = b""
+    if bodies:
+        with contextlib.suppress(OSError, FileRefused):
+            data = read_manifest(skill, cap=MAX_INDEXED_BYTES)
+    return Text(skill.name, skill.description, data[body_start(data) :].decode("utf-8", "replace"))
 
 
-def _body_of(skill: Skill) -> str:
-    """Return the part of the body that is indexed; nothing if it cannot be read, which loading reports."""
-    try:
-        data = read_manifest(skill, cap=MAX_INDEXED_BYTES)
-    except (OSError, FileRefused):
-        return ""
-    return data[body_start(data) :].decode("utf-8", "replace")
-
-
-def _digest(skill: Skill, text: Text) -> str:
-    content = "\0".join([_key(skill), text.name, text.description, text.body])
-    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def _number_of(place: str, text: Text) -> int:
+    """Return the number that a skill has in the engine: another one when its place or its text changes."""
+    content = "\0".join([place, text.name, text.description, text.body])
+    digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8]) >> 1  # the engine's numbers have a sign
 
 
 def _names_of(skill: Skill) -> list[str]:

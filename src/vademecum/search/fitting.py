@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from vademecum.search.chinese import HAN
-from vademecum.search.query_terms import LEAST_WEIGHT, Form, Term, rarity
+from vademecum.search.query_terms import LEAST_WEIGHT, Term, rarity
 
 # Each refuses 88 % of real requests whose answer was taken out of the library.
 LEAST_CONFIDENCE, LEAST_IN_CHINESE = 0.485, 0.46
@@ -106,7 +106,7 @@ def focused(terms: Sequence[Term], skill: Skilled) -> list[Term]:
     for term in terms:
         for form in term.forms:
             if skill.told.issuperset(form.terms):
-                shared[term.sentence] = max(shared.get(term.sentence, 0.0), _weight(form))
+                shared[term.sentence] = max(shared.get(term.sentence, 0.0), form.telling)
     least = FOCUS_SHARE * max(shared.values(), default=0.0)
     about = {sentence for sentence, weight in shared.items() if weight >= least}
     return [term for term in terms if term.sentence in about] if about else list(terms)
@@ -121,15 +121,15 @@ def weigh(
     for term in terms:
         if term.kind == "word" and not term.word.isascii() and re.match(HAN, term.word):
             continue  # a pair of characters, for which its translation stands here
-        here = [_weight(form) for form in term.forms if skill.told.issuperset(form.terms)]
+        here = [form.telling for form in term.forms if skill.told.issuperset(form.terms)]
         inside = here or [
-            _weight(form)
+            form.telling
             for form in term.forms
             if all(word in skill.told or skill.in_body(word) for word in form.terms)
         ]
         if term.in_file_name and not inside:
             continue  # a file can be called anything
-        weight = max(inside or [_weight(term.forms[0])])
+        weight = max(inside or [term.forms[0].telling])
         total += weight
         count += weight > LEAST_WEIGHT
         if inside:
@@ -154,7 +154,3 @@ def weigh(
         few=SMALL_LIBRARY / (size + SMALL_LIBRARY),
         chinese=float(any(term.kind == "translation" for term in terms)),
     )
-
-
-def _weight(form: Form) -> float:
-    return max(map(rarity, form.terms)) * form.weight

@@ -17,7 +17,7 @@ from vademecum.errors import FileRefused
 from vademecum.files import keep_newest, read_own, write_atomic
 from vademecum.version import VERSION
 
-FORMAT = f"vademecum-search-3 {VERSION}"
+FORMAT = f"vademecum-search-4 {VERSION}"
 MAX_STATE_BYTES = 512 * 1024 * 1024
 MAX_META_BYTES = 16 * 1024 * 1024
 LOCK_SECONDS = 20.0
@@ -25,20 +25,18 @@ MAX_STORES = 16
 
 
 class IndexedSkill(Struct, frozen=True, gc=False, array_like=True):
-    """One document: the stamp of its file, the digest of its text, and its number in the engine."""
+    """One document: the stamp of its file, and its number in the engine."""
 
     stamp: int
-    digest: str
     number: int
 
 
 class IndexState(Struct, array_like=True):
-    """All documents by location, the next free number, and the engine's stamp this belongs to."""
+    """All documents by location, and the engine's stamp this belongs to."""
 
     format: str = FORMAT
     engine_stamp: int = -1
-    next_number: int = 0
-    dead: int = 0
+    dead: int = 0  # documents that were removed and still count in the statistics
     documents: dict[str, IndexedSkill] = {}
 
 
@@ -87,21 +85,20 @@ class IndexFiles:
         """Keep other writers out; a busy lock is waited for, then a ``TimeoutError``."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        deadline = time.monotonic() + LOCK_SECONDS
         try:
-            _acquire(descriptor)
+            while not _acquired(descriptor):
+                if time.monotonic() > deadline:
+                    raise TimeoutError("another process is updating the search index")
+                time.sleep(0.02)
             yield
         finally:
             os.close(descriptor)  # which releases it
 
 
-def _acquire(descriptor: int) -> None:
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise TimeoutError("another process is updating the search index") from None
-            time.sleep(0.02)
-        else:
-            return
+def _acquired(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

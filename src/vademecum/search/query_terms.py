@@ -106,10 +106,15 @@ def asked_for(text: str) -> list[str]:
 
 
 class Form(Struct, frozen=True):
-    """Terms that stand together for a word of the request, and how much they count."""
+    """Terms that stand together for a word of the request, how much they count, and how telling they are."""
 
     terms: tuple[str, ...]
     weight: float
+    telling: float
+
+
+def _form(terms: tuple[str, ...], weight: float) -> Form:
+    return Form(terms, weight, max(map(rarity, terms)) * weight)
 
 
 class Term(Struct, frozen=True):
@@ -134,7 +139,7 @@ class QueryParser:
         self._analyzer = analyzer
         self._known = known
         self._beginning_with = beginning_with
-        self._translations: dict[str, tuple[Form, ...]] = {}
+        self._forms = cache(self._translate)
 
     def terms(self, query: str) -> list[Term]:
         """Return the terms of a query, each once; of a long query the rarest ones."""
@@ -175,21 +180,22 @@ class QueryParser:
         for word in words:
             if word in misspelt:
                 written, near = misspelt[word]
-                yield written, "correction", tuple(Form((each,), _CORRECTION_WEIGHT) for each in near)
+                yield written, "correction", tuple(_form((each,), _CORRECTION_WEIGHT) for each in near)
             else:
                 yield self._plain(word)
         for word in chain.from_iterable(map(self._known_parts, chinese)):
-            yield word, "translation", self._forms(word) or (_unknown(word),)
+            # A word that the library does not contain counts like an English one.
+            yield word, "translation", self._forms(word) or (_form((word,), _translation_weight(word)),)
 
     def _plain(self, word: str) -> tuple[str, Kind, tuple[Form, ...]]:
         full = _ABBREVIATIONS.get(word)
         if full is not None:
             both = (word, self._analyzer.analyze(full)[0])
-            return word, "abbreviation", tuple(Form((form,), 1.0) for form in both)
+            return word, "abbreviation", tuple(_form((form,), 1.0) for form in both)
         if len(word) == 1 and re.match(HAN, word):  # pairs are indexed
-            pairs = tuple(Form((pair,), _SINGLE_CHARACTER) for pair in self._beginning_with(word))
-            return word, "word", pairs or (Form((word,), 1.0),)
-        return word, "word", (Form((word,), 1.0),)
+            pairs = tuple(_form((pair,), _SINGLE_CHARACTER) for pair in self._beginning_with(word))
+            return word, "word", pairs or (_form((word,), 1.0),)
+        return word, "word", (_form((word,), 1.0),)
 
     def _misspelt(self, unknown: Sequence[str], text: str) -> dict[str, tuple[str, list[str]]]:
         """Return for unknown words how they are written in the text, and the known words one edit away."""
@@ -217,29 +223,22 @@ class QueryParser:
             known = [part for part in parts if self._forms(part)] or [word]
         return (each for each in known if each not in STOP_WORDS)
 
-    def _forms(self, word: str) -> tuple[Form, ...]:
-        """Return the meanings of a word that the library contains."""
-        found = self._translations.get(word)
-        if found is None:
-            found = self._translations[word] = self._translate(word)
-        return found
-
     def _translate(self, word: str) -> tuple[Form, ...]:
+        """Return the meanings of a word that the library contains."""
         forms: dict[tuple[str, ...], Form] = {}
-        weight = _TRANSLATION_WEIGHT * (_SINGLE_CHARACTER if len(word) == 1 else 1.0)
+        weight = _translation_weight(word)
         for gloss in dictionary().meanings(word):
             terms = tuple(dict.fromkeys(self._analyzer.analyze(gloss)))
             if terms and terms not in forms and all(map(self._known, terms)):
-                forms[terms] = Form(terms, weight)
+                forms[terms] = _form(terms, weight)
                 weight *= _LATER_GLOSS
                 if len(forms) == MAX_FORMS:
                     break
         return tuple(forms.values())
 
 
-def _unknown(word: str) -> Form:
-    """Return the form of a Chinese word that the library does not contain: it counts like an English one."""
-    return Form((word,), _TRANSLATION_WEIGHT * (_SINGLE_CHARACTER if len(word) == 1 else 1.0))
+def _translation_weight(word: str) -> float:
+    return _TRANSLATION_WEIGHT * (_SINGLE_CHARACTER if len(word) == 1 else 1.0)
 
 
 def _without_stop_words(text: str) -> tuple[str, list[str]]:

@@ -18,7 +18,7 @@ from vademecum.policy.base import Decider, Effect, Request
 from vademecum.registry.base import MAX_BYTES, MAX_FILES
 from vademecum.registry.cache import trusted
 from vademecum.registry.scan import Signature, signature_of
-from vademecum.skill.assets import PASSED_OVER, files_below
+from vademecum.skill.assets import files_below, is_passed_over
 from vademecum.skill.frontmatter import read_manifest
 from vademecum.skill.names import is_plain
 from vademecum.skill.skill import MANIFEST, Skill
@@ -84,7 +84,7 @@ def _published(skill: Skill, tree: _Tree, may_read: Callable[[str], bool]) -> Pu
     seen = [entry for entry in tree if may_read(entry[0])]
     if len(seen) > MAX_FILES or sum(signature[2] for _, signature in seen) > MAX_BYTES:
         raise _unfit(skill, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
-    from vademecum.skill.core_schema import frontmatter_values  # noqa: PLC0415 - the YAML parser
+    from vademecum.skill.yaml_subset import frontmatter_values  # noqa: PLC0415 - the YAML parser
 
     files = []
     try:
@@ -131,9 +131,7 @@ def read_bytes(skill: Skill, path: str) -> bytes:
     if path == MANIFEST:
         data = read_manifest(skill, cap=MAX_BYTES + 1)
     else:
-        steps = path.split("/")
-        passed_over = any(s in PASSED_OVER or s.endswith(".pyc") or not s.isprintable() for s in steps)
-        if passed_over or path == skill.file:
+        if any(map(is_passed_over, path.split("/"))) or path == skill.file:
             raise FileNotFoundError(path)
         data = read_contained(skill.location, path, MAX_BYTES + 1)
     if len(data) > MAX_BYTES:

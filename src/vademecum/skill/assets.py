@@ -55,8 +55,7 @@ def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> 
     Empty and ``.`` steps are dropped. ``reference/`` and ``references/`` are one directory: a file that only
     the other one has is found there.
     """
-    check_relative(skill.location, relative_path)
-    steps = [step for step in relative_path.split("/") if step not in {"", "."}]
+    steps = _steps(skill, relative_path)
     if len(steps) < 2 or steps[0] not in ASSET_DIRECTORIES:
         allowed = "references/, assets/ or scripts/"
         hint = meant(
@@ -71,19 +70,19 @@ def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> 
 
 def script_name(skill: Skill, script: str) -> str:
     """Return the one spelling of a script's path: below ``scripts/``, which may be left out."""
-    steps = [step for step in script.split("/") if step not in {"", "."}]
-    check_relative(skill.location, script)
+    steps = _steps(skill, script)
     return "/".join(steps if steps[:1] == ["scripts"] else ["scripts", *steps])
+
+
+def _steps(skill: Skill, relative: str) -> list[str]:
+    check_relative(skill.location, relative)
+    return [step for step in relative.split("/") if step not in {"", "."}]
 
 
 def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:
     """Return the absolute path of a script below ``scripts/``."""
     path = contained(Path(skill.location), script_name(skill, script))
-    try:
-        there = path.is_file()
-    except OSError:
-        there = False
-    if not there:
+    if not os.path.isfile(path):
         raise no_script(skill, script, sees)
     return path
 
@@ -110,18 +109,19 @@ def files_below(base: str, top: str) -> Iterator[str]:
         return
     left = MAX_VISITED
     for directory, names, files in os.walk(f"{base}/{top}"):
-        names[:] = sorted(filter(_is_named, names))
-        for name in sorted(filter(_is_named, files)):
+        names[:] = sorted(name for name in names if not is_passed_over(name))
+        for name in sorted(files):
             left -= 1
             if left < 0:
                 return
             relative = os.path.relpath(f"{directory}/{name}", base)
-            if not name.endswith(".pyc") and _can_be_opened(base, relative):
+            if not is_passed_over(name) and _can_be_opened(base, relative):
                 yield relative
 
 
-def _is_named(name: str) -> bool:
-    return name.isprintable() and name not in PASSED_OVER
+def is_passed_over(name: str) -> bool:
+    """Return whether a file or directory of that name is none that a skill offers."""
+    return name in PASSED_OVER or name.endswith(".pyc") or not name.isprintable()
 
 
 def _can_be_opened(base: str, relative: str) -> bool:

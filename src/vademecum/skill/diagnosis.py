@@ -10,18 +10,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import yaml
 from msgspec import Struct
-from yaml import Mark, MarkedYAMLError, SafeLoader, YAMLError
+from yaml import Mark, MarkedYAMLError, YAMLError
 from yaml.events import StreamEndEvent
 
 from vademecum.skill.frontmatter import FIRST_LINE
 from vademecum.skill.skill import CONTROL_FIELDS, KNOWN_FIELDS, OWN_FIELDS, SPECIFIED_FIELDS, Problem
 
-Parser: type[Any]
-try:
-    from yaml.cyaml import CParser as Parser  # type: ignore[attr-defined]
-except ImportError:  # a PyYAML without LibYAML: slower, the same events
-    Parser = SafeLoader
+# A PyYAML without LibYAML is slower and gives the same events.
+Parser: type[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 INVALID = "Invalid YAML in frontmatter"
 NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -42,20 +40,19 @@ _LEFT_OUT = "The value of {!r} cannot be parsed and was left out. Correct it, or
 
 
 class FieldLines(Struct):
-    """One field as it is written: its key, its colon, its value, and the lines that follow it."""
+    """One field as it is written: its key, its value, and the lines that follow it."""
 
     line: int
     indent: str
     key: str
-    colon: str
-    space: str
     value: str
+    # What is wrong with the way the key is written, and what to write.
+    slip: str = ""
     more: list[str] = []
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """All lines of the entry, the first one as YAML wants it."""
-        return (f"{self.indent}{self.key}: {self.value}".rstrip(), *self.more)
+    def lines(self, margin: str = "") -> list[str]:
+        """Return all lines of the entry, the first one as YAML wants it."""
+        return [f"{margin}{self.key}: {self.value}".rstrip(), *self.more]
 
     def children(self) -> list[FieldLines]:
         """Return the entries below ``metadata:``, if it has no value of its own."""
@@ -64,18 +61,6 @@ class FieldLines(Struct):
         first = next((line for line in self.more if line.strip()), "")
         margin = first[: len(first) - len(first.lstrip())]
         return split(self.more, margin, self.line + 1) if margin else []
-
-    def slip(self, margin: str = "") -> str:
-        """Return what is wrong with the way the key is written, and what to write; ``""`` if nothing is."""
-        if self.colon == "：":
-            return (
-                f"the colon after {self.key!r} is full-width. Write an ASCII colon and a space: {self.key}: …"
-            )
-        if self.value and not self.space:
-            return f"there is no space after {self.key + ':'!r}. Add a space after the colon: {self.key}: …"
-        if self.indent != margin:
-            return f"the field {self.key!r} is indented. Remove the spaces or tabs before it"
-        return ""
 
 
 def split(lines: Sequence[str], margin: str = "", first: int = 0) -> list[FieldLines]:
@@ -110,49 +95,56 @@ def _entry(number: int, line: str, margin: str) -> FieldLines | None:
     indent, key, colon, space, value = (part or "" for part in match.groups()[:5])
     if known is None and match[6]:
         colon, space, value = match.groups()[5:]
-    return FieldLines(number, indent, key, colon, space, value)
+    slip = ""
+    if colon == "：":
+        slip = f"the colon after {key!r} is full-width. Write an ASCII colon and a space: {key}: …"
+    elif value and not space:
+        slip = f"there is no space after {key + ':'!r}. Add a space after the colon: {key}: …"
+    elif indent != margin:
+        slip = f"the field {key!r} is indented. Remove the spaces or tabs before it"
+    return FieldLines(number, indent, key, value, slip)
 
 
-def diagnose(error: MarkedYAMLError | None, text: str) -> Problem:
-    """Return the problem that describes a syntax error of the whole frontmatter; ``None``: of a character."""
+def diagnose(error: YAMLError, text: str) -> Problem:
+    """Return the problem that describes a syntax error of the whole frontmatter."""
     if conflict := CONFLICT.search(text):
-        return _problem(text.count("\n", 0, conflict.start()), "a merge conflict. Resolve it")
-    if error is None:
-        return _unreadable_character(text)
-    for entry in split(text.split("\n")):
-        if slip := entry.slip():
-            return _problem(entry.line, slip)
-        below = entry.children()
-        if found := next(((child, slip) for child in below if (slip := child.slip(child.indent))), None):
-            return _problem(found[0].line, found[1])
-        if own := syntax_error("\n".join(entry.lines)):
-            number = _place(own, entry.lines)
-            return _problem(entry.line + number, f"{own.problem}. {_hint(entry.lines[number], own)}")
+        return _problem(_line_of(conflict), "a merge conflict. Resolve it")
+    if found := NOT_YAML.search(text):
+        return _problem(_line_of(found), f"U+{ord(found[0]):04X} is not allowed. Remove it")
+    assert isinstance(error, MarkedYAMLError)  # only a character is refused without its place
     lines = text.split("\n")
-    number = _place(error, lines)
-    return _problem(number, f"{error.problem}. {_hint(lines[number], error)}")
+    for entry in split(lines):
+        for one in (entry, *entry.children()):
+            if one.slip:
+                return _problem(one.line, one.slip)
+        if own := syntax_error(entry.lines()):
+            return _described(own, entry.lines(), entry.line)
+    return _described(error, lines, 0)
 
 
 def misspelt_key(text: str) -> Problem | None:
     """Return the problem of the first key that lacks its colon, its space or its place at the margin."""
-    found = ((entry.line, slip) for entry in split(text.split("\n")) if (slip := entry.slip()))
-    return next((_problem(number, slip) for number, slip in found), None)
+    entries = split(text.split("\n"))
+    return next((_problem(entry.line, entry.slip) for entry in entries if entry.slip), None)
 
 
-def syntax_error(text: str) -> MarkedYAMLError | None:
-    """Return what the parser objects to in a text without control characters."""
-    parser = Parser(text)
+def syntax_error(lines: Sequence[str]) -> MarkedYAMLError | None:
+    """Return what the parser objects to in lines without control characters."""
+    parser = Parser("\n".join(lines))
     try:
         while type(parser.get_event()) is not StreamEndEvent:
             pass
     except MarkedYAMLError as error:
         return error
-    except YAMLError as error:
-        return MarkedYAMLError(problem=str(error))
     return None
 
 
-def _place(error: MarkedYAMLError, lines: tuple[str, ...] | list[str]) -> int:
+def _described(error: MarkedYAMLError, lines: Sequence[str], first: int) -> Problem:
+    number = _place(error, lines)
+    return _problem(first + number, f"{error.problem}. {_hint(lines[number], error)}")
+
+
+def _place(error: MarkedYAMLError, lines: Sequence[str]) -> int:
     """Return the line of the fault: where a value began that never ends, else where the parser stopped."""
     mark: Mark | None = error.problem_mark or error.context_mark
     if mark is None:
@@ -166,12 +158,8 @@ def _place(error: MarkedYAMLError, lines: tuple[str, ...] | list[str]) -> int:
     return int(min(mark.line, len(lines) - 1))
 
 
-def _unreadable_character(text: str) -> Problem:
-    found = NOT_YAML.search(text)
-    if found is None:
-        return _problem(0, "a control character is not allowed. Remove it")
-    number = text.count("\n", 0, found.start())
-    return _problem(number, f"U+{ord(found[0]):04X} is not allowed. Remove it")
+def _line_of(found: re.Match[str]) -> int:
+    return found.string.count("\n", 0, found.start())
 
 
 def _problem(number: int, what: str) -> Problem:
@@ -179,12 +167,12 @@ def _problem(number: int, what: str) -> Problem:
 
 
 def _hint(written: str, error: MarkedYAMLError) -> str:
-    problem = error.problem or ""
+    problem, context = error.problem or "", error.context or ""
     if "\t" in written[: len(written) - len(written.lstrip())] or "\t" in problem:
         return "Indent with spaces, not tabs"
-    if "flow" in (error.context or ""):
+    if "flow" in context:
         return "Close every bracket and brace, or put the whole value in quotes"
-    if "quoted scalar" in (error.context or ""):
+    if "quoted scalar" in context:
         return "Close the quotation mark, or remove it"
     if "mapping values" in problem:
         return f'Put the value in quotes: {written.partition(":")[0].strip()[:40]}: "…"'
@@ -203,11 +191,9 @@ def repair(text: str) -> tuple[str, tuple[Problem, ...]]:
     """
     cleaned, removed = NOT_YAML.subn("", text)
     notes: list[Problem] = []
-    if removed:
-        found = NOT_YAML.search(text)
-        number = text.count("\n", 0, found.start()) if found else 0
+    if found := NOT_YAML.search(text):
         what = f"The frontmatter had {removed} control characters, which were removed. Delete them"
-        notes.append(_note("hidden-characters", number, what))
+        notes.append(_note("hidden-characters", _line_of(found), what))
     lines = cleaned.split("\n")
     tabs = [number for number, line in enumerate(lines) if _TABS.match(line) and not _CONTROL.match(line)]
     if tabs:
@@ -228,18 +214,21 @@ def lost_controls(text: str, kept: Iterable[str]) -> bool:
 
 def _rewritten(entry: FieldLines, notes: list[Problem], margin: str = "") -> Iterator[str]:
     """Yield the lines of an entry, as they are if they can be parsed."""
-    if slip := entry.slip(margin):
+    if slip := entry.slip:
         notes.append(_note("field-repaired", entry.line, f"{slip[0].upper()}{slip[1:]}", entry.key))
     key = entry.key
-    lines = (f"{margin}{entry.lines[0].lstrip()}", *entry.more)
-    if syntax_error("\n".join(lines)) is None:
+    lines = entry.lines(margin)
+    if syntax_error(lines) is None:
         yield from lines
         return
     name = "" if margin else key.strip("\"'").lower()
     nested = not entry.value or (entry.value[0] in "[{" and (margin or name in _NESTED))
     if name == "metadata" and not entry.value:
+        children = entry.children()
         yield lines[0]
-        yield from _children(entry, notes)
+        yield from ["#"] * ((children[0].line - entry.line - 1) if children else len(entry.more))
+        for child in children:
+            yield from _rewritten(child, notes, child.indent)
     elif nested and (name not in KNOWN_FIELDS or name in _NESTED):
         notes.append(_note("unreadable-value", entry.line, _LEFT_OUT.format(key[:40]), key))
         # The field itself stays: an `allowed-tools` that cannot be read allows nothing.
@@ -252,14 +241,6 @@ def _rewritten(entry: FieldLines, notes: list[Problem], margin: str = "") -> Ite
         value = _without_quotes(" ".join(" ".join((first, *more)).split()))
         yield f"{margin}{key}: {json.dumps(value, ensure_ascii=False)}"
         yield from ["#"] * len(entry.more)
-
-
-def _children(entry: FieldLines, notes: list[Problem]) -> Iterator[str]:
-    """Yield the lines below ``metadata:``, each of its own entries repaired or left out by itself."""
-    children = entry.children()
-    yield from ["#"] * ((children[0].line - entry.line - 1) if children else len(entry.more))
-    for child in children:
-        yield from _rewritten(child, notes, child.indent)
 
 
 def _without_quotes(value: str) -> str:

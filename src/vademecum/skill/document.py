@@ -5,18 +5,17 @@ Every field says what it must be, and what is said when it is not.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, get_args
 
 from msgspec import structs
 
+from vademecum.nearest import nearest
 from vademecum.skill import names
-from vademecum.skill.frontmatter import Field, Fields, Value, find_block, read_opening, read_plain_lines
+from vademecum.skill.frontmatter import Field, Fields, find_block, read_plain_lines
 from vademecum.skill.skill import (
     CONTROL_FIELDS,
     DEFAULT_CONTROLS,
@@ -31,7 +30,7 @@ from vademecum.skill.skill import (
     RunMode,
     Severity,
 )
-from vademecum.skill.text import without_hidden
+from vademecum.skill.text import SUSPECT, without_hidden
 from vademecum.wildcards import comparable
 
 # A document with thousands of faults is told of the first ones.
@@ -51,11 +50,6 @@ _TRUTH = {"true": True, "false": False, "yes": True, "no": False, "on": True, "o
 _RUN_MODES = {word: word for word in get_args(RunMode)}
 _BETWEEN_NAMES = re.compile(r"[\s,]+")
 _ESCAPES = str.maketrans({"<": "&lt;", ">": "&gt;"})
-
-
-def read_document(path: str | Path, *, directory: str, reading: Reading, file: str = MANIFEST) -> Document:
-    """Read one document's frontmatter from disk; only ``OSError`` and ``FileRefused`` come out."""
-    return with_file_name(parse_document(read_opening(path), directory=directory, reading=reading), file)
 
 
 def with_file_name(document: Document, file: str) -> Document:
@@ -126,9 +120,10 @@ def _interpreted(fields: Fields, *, directory: str, reading: Reading, block: str
 
     ``block`` is the frontmatter that they were read from.
     """
-    # A bracket or a hidden character can also be written as an escape: "\\x3c".
+    # A bracket or a hidden character can also be written as an escape: "\\x3c". What ASCII has of such
+    # characters is no YAML.
     escapes = "\\" in block
-    plain = not escapes and block.isascii() and block.replace("\n", "").isprintable()
+    plain = not escapes and (block.isascii() or SUSPECT.search(block) is None)
     reader = _Interpreter(fields, directory, reading, plain=plain)
     name = reader.name()
     description = reader.description()
@@ -149,9 +144,7 @@ def _misspelt_control(key: str) -> str | None:
     >>> _misspelt_control("allowed_tools"), _misspelt_control("tools")
     ('allowed-tools', None)
     """
-    plain = key.lower().replace("_", "-").replace(" ", "-")
-    near = difflib.get_close_matches(plain, CONTROL_FIELDS, n=1, cutoff=0.85)
-    return near[0] if near else None
+    return nearest(key.replace("_", "-").replace(" ", "-"), CONTROL_FIELDS, like=0.85)
 
 
 def _split_tools(text: str) -> tuple[tuple[str, ...], bool]:
@@ -172,20 +165,13 @@ def _split_tools(text: str) -> tuple[tuple[str, ...], bool]:
     return tuple(filter(None, tools)), commas
 
 
-def _texts(value: Value) -> Iterable[str]:
-    """Return the texts in a value."""
-    if isinstance(value, Mapping):
-        return value.values()
-    return (value,) if isinstance(value, str) else value or ()
-
-
 class _Interpreter:
     def __init__(self, fields: Fields, directory: str, reading: Reading, *, plain: bool) -> None:
         self._fields = fields.by_name
         self._secrets = fields.secrets
         self._directory = directory
         self._reading = reading
-        self._plain = plain  # printable ASCII without escapes, so that nothing is hidden in it
+        self._plain = plain  # no hidden characters, and no escapes that could stand for some
         self.problems: list[Problem] = list(fields.problems)
         self.alias = ""
 
@@ -212,12 +198,11 @@ class _Interpreter:
 
     def description(self) -> str:
         text = self._required("description")
-        if len(text) > MAX_DESCRIPTION_CHARS:
-            limit = f"Description exceeds {MAX_DESCRIPTION_CHARS} character limit ({len(text)} chars)"
-            self._add(
-                "description-too-long", f"{limit}. Shorten it; details belong in the body", "description"
-            )
-            text = text[:MAX_DESCRIPTION_CHARS] if self._reading.lenient else text
+        self._check_length(
+            "description", text, MAX_DESCRIPTION_CHARS, "Shorten it; details belong in the body"
+        )
+        if self._reading.lenient:
+            text = text[:MAX_DESCRIPTION_CHARS]
         return self._shown_to_models("description", text)
 
     def controls(self) -> Controls:
@@ -233,13 +218,7 @@ class _Interpreter:
         compatibility = self._optional("compatibility")
         if compatibility is not None:
             compatibility = self._shown_to_models("compatibility", compatibility)
-            if len(compatibility) > MAX_COMPATIBILITY_CHARS:
-                limit = f"Compatibility exceeds {MAX_COMPATIBILITY_CHARS} character limit"
-                self._add(
-                    "compatibility-too-long",
-                    f"{limit} ({len(compatibility)} chars). Shorten it",
-                    "compatibility",
-                )
+            self._check_length("compatibility", compatibility, MAX_COMPATIBILITY_CHARS, "Shorten it")
         return Meta(
             # The specification keeps these two inside `metadata`; both places are read.
             version=self._optional("version") or metadata.get("version"),
@@ -269,7 +248,7 @@ class _Interpreter:
     def note_brackets(self) -> None:
         """Remark on angle brackets in fields that no model is shown: another tool may show them to one."""
         for key, field in self._fields.items():
-            if key not in _SHOWN_FIELDS and any("<" in text or ">" in text for text in _texts(field.value)):
+            if key not in _SHOWN_FIELDS and re.search("[<>]", str(field.value)):
                 text = f"Field {key[:40]!r} contains an angle bracket (< or >). Use other words"
                 self._add("angle-bracket", f"{text}: some tools show it to a model", key, severity="warning")
 
@@ -310,14 +289,20 @@ class _Interpreter:
             return None
         if key == "name":  # a name with hidden characters is refused, not cleaned
             return field.value.strip()
-        text, hidden = (field.value, 0) if self._plain else without_hidden(field.value)
+        text, hidden = self._cleaned(field.value)
         if hidden:
             message = f"Field {key!r} holds {hidden} hidden characters, which were removed. Delete them"
             self._add("hidden-characters", message, key, severity="warning")
-        return text.strip()
+        return text
 
-    def _visible(self, text: str) -> str:
-        return (text if self._plain else without_hidden(text)[0]).strip()
+    def _cleaned(self, text: str) -> tuple[str, int]:
+        visible, hidden = (text, 0) if self._plain else without_hidden(text)
+        return visible.strip(), hidden
+
+    def _check_length(self, key: str, text: str, most: int, advice: str) -> None:
+        if len(text) > most:
+            limit = f"{key.capitalize()} exceeds {most} character limit ({len(text)} chars)"
+            self._add(f"{key}-too-long", f"{limit}. {advice}", key)
 
     def _shown_to_models(self, key: str, text: str) -> str:
         if not self._reading.block_angle_brackets or ("<" not in text and ">" not in text):
@@ -345,7 +330,7 @@ class _Interpreter:
         if field is None:
             return None
         if isinstance(field.value, tuple):
-            return tuple(filter(None, map(self._visible, field.value)))
+            return tuple(filter(None, (self._cleaned(tool)[0] for tool in field.value)))
         text = self._text("allowed-tools")
         if text is None:
             return ()
@@ -367,7 +352,7 @@ class _Interpreter:
         if not isinstance(field.value, Mapping):
             self._wrong_shape("metadata", "a map of text to text", "metadata: {author: me}")
             return {}
-        return {key: self._visible(value) for key, value in field.value.items()}
+        return {key: self._cleaned(value)[0] for key, value in field.value.items()}
 
     def _secret_names(self, written: str) -> tuple[str, ...]:
         """Return the names of the secrets that scripts want; a name that cannot be used is left out."""

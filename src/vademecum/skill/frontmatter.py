@@ -91,12 +91,15 @@ def find_block(head: bytes) -> str | Problem:
     data = head.removeprefix(_BOM)
     opening = _OPENING.match(data)
     if opening is None:
-        return _no_opening(data)
+        return _error(*_why_not_opened(data))
     start = opening.end()
     closing = _CLOSING.search(data, start) or _CLOSING_AT_END.search(data, start)
-    if closing is None or closing.start() > MAX_FRONTMATTER_BYTES:
-        return _not_closed(data)
-    return _decoded(data[start : closing.start()])
+    if closing is not None and closing.start() <= MAX_FRONTMATTER_BYTES:
+        return _decoded(data[start : closing.start()])
+    if len(data) >= MAX_FRONTMATTER_BYTES:
+        return _too_long(f"is longer than {MAX_FRONTMATTER_BYTES:,} bytes")
+    text = "SKILL.md frontmatter not properly closed with ---. Add a line --- after the last field"
+    return _error("unclosed-frontmatter", text)
 
 
 def body_start(data: bytes) -> int:
@@ -106,42 +109,40 @@ def body_start(data: bytes) -> int:
     return closing.end() if closing else 0
 
 
-def _no_opening(data: bytes) -> Problem:
+def _why_not_opened(data: bytes) -> tuple[str, str]:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return Problem("not-utf8", "error", "SKILL.md is saved as UTF-16: save it as UTF-8", line=1)
+        return "not-utf8", "SKILL.md is saved as UTF-16: save it as UTF-8"
     if b"\0" in data:
-        return Problem("binary", "error", "SKILL.md is not text (it holds NUL bytes): replace it", line=1)
+        return "binary", "SKILL.md is not text (it holds NUL bytes): replace it"
     wanted = "Begin the file with a line ---, then name: and description:, then a line ---"
-    return Problem(
-        "no-frontmatter", "error", f"SKILL.md must start with YAML frontmatter (---). {wanted}", line=1
-    )
-
-
-def _not_closed(data: bytes) -> Problem:
-    if len(data) >= MAX_FRONTMATTER_BYTES:
-        text = f"The frontmatter is longer than {MAX_FRONTMATTER_BYTES:,} bytes"
-        return Problem("frontmatter-too-long", "error", f"{text}: move its content to the body", line=1)
-    text = "SKILL.md frontmatter not properly closed with ---. Add a line --- after the last field"
-    return Problem("unclosed-frontmatter", "error", text, line=1)
+    return "no-frontmatter", f"SKILL.md must start with YAML frontmatter (---). {wanted}"
 
 
 def _decoded(block: bytes) -> str | Problem:
     try:
         text = block.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = block.count(b"\n", 0, error.start) + 2
-        return Problem("not-utf8", "error", "The frontmatter is not UTF-8: save the file as UTF-8", line=line)
+        line = block.count(b"\n", 0, error.start) + FIRST_LINE
+        return _error("not-utf8", "The frontmatter is not UTF-8: save the file as UTF-8", line)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if text.count("\n") > MAX_FRONTMATTER_LINES:
-        message = f"The frontmatter has {text.count(chr(10))} lines, the limit is {MAX_FRONTMATTER_LINES}"
-        return Problem("frontmatter-too-long", "error", f"{message}: move its content to the body", line=1)
+    lines = text.count("\n")
+    if lines > MAX_FRONTMATTER_LINES:
+        return _too_long(f"has {lines} lines, the limit is {MAX_FRONTMATTER_LINES}")
     if len(text) > MAX_LINE_CHARS:
-        for number, line_text in enumerate(text.split("\n"), 2):
+        for number, line_text in enumerate(text.split("\n"), FIRST_LINE):
             if len(line_text) > MAX_LINE_CHARS:
                 message = f"The line is {len(line_text):,} characters long, the limit is {MAX_LINE_CHARS:,}"
-                return Problem("line-too-long", "error", f"{message}: shorten it", line=number)
+                return _error("line-too-long", f"{message}: shorten it", number)
     return text
+
+
+def _too_long(why: str) -> Problem:
+    return _error("frontmatter-too-long", f"The frontmatter {why}: move its content to the body")
+
+
+def _error(code: str, message: str, line: int = 1) -> Problem:
+    return Problem(code, "error", message, line=line)
 
 
 def read_plain_lines(text: str) -> Fields | None:
@@ -188,13 +189,9 @@ def read_manifest(skill: Skill, *, cap: int) -> bytes:
     try:
         return read_contained(skill.location, skill.file, cap)
     except PathRefused:
-        return _linked(skill, cap)
+        data = read_capped(f"{skill.location}/{skill.file}", cap=cap)
+    from vademecum.skill.document import parse_document  # noqa: PLC0415 - for links alone
 
-
-def _linked(skill: Skill, cap: int) -> bytes:
-    from vademecum.skill.document import parse_document  # noqa: PLC0415 - YAML takes 20 ms, for links alone
-
-    data = read_capped(f"{skill.location}/{skill.file}", cap=cap)
     directory = skill.location.rpartition("/")[2]
     if parse_document(data, directory=directory, reading=Reading(lenient=True)).name != skill.name:
         raise FileRefused(

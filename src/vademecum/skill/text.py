@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +19,8 @@ _HIDDEN = (
 # anywhere else they are hidden text.
 _SCRIPT = "[^\x00-\u02ff\u2000-\u206f]"
 HIDDEN_CHARACTERS = re.compile(f"[{_HIDDEN}]|(?<!{_SCRIPT})[\u200c\u200d]|[\u200c\u200d](?!{_SCRIPT})")
-_SUSPECT = re.compile(f"[{_HIDDEN}\u200c\u200d]")
+SUSPECT = re.compile(f"[{_HIDDEN}\u200c\u200d]")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _ASCII_CONTROLS = bytes([*range(9), *range(11, 32), 127])
 
 # Han, Kana and Hangul are written without spaces: a run of them is indexed as its overlapping pairs.
@@ -43,7 +45,7 @@ def without_hidden(text: str) -> tuple[str, int]:
     if text.isascii():
         kept = text.encode().translate(None, _ASCII_CONTROLS)
         return (text, 0) if len(kept) == len(text) else (kept.decode(), len(text) - len(kept))
-    return HIDDEN_CHARACTERS.subn("", text) if _SUSPECT.search(text) else (text, 0)
+    return HIDDEN_CHARACTERS.subn("", text) if SUSPECT.search(text) else (text, 0)
 
 
 def visible(text: str) -> str:
@@ -75,6 +77,20 @@ def escaped_lines(text: str) -> str:
     return "\n".join(map(escaped, text.expandtabs(4).split("\n")))
 
 
+def outside_fences(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of Markdown that are not in a code fence, with their numbers from zero."""
+    fence = ""
+    for number, line in enumerate(lines):
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+        elif mark:
+            fence = mark[1]
+        else:
+            yield number, line
+
+
 def prepared(text: str) -> str:
     """Return a text in which every word that can be asked for stands by itself.
 
@@ -86,7 +102,7 @@ def prepared(text: str) -> str:
     if not text.isascii():
         whole = text.encode("utf-8", "replace").decode()  # half a character is no text to search for
         text = re.sub(UNSPACED, _pairs, simplified(unicodedata.normalize("NFKC", without_hidden(whole)[0])))
-    return _MIXED.sub(_with_parts, text)
+    return _MIXED.sub(lambda word: f"{word[0]} {_CUT.sub(' ', word[0])}", text)
 
 
 def simplified(text: str) -> str:
@@ -108,7 +124,3 @@ def _pairs(run: re.Match[str]) -> str:
     text = run[0]
     pairs = [text[n : n + 2] for n in range(max(1, len(text) - 1))]
     return f" {' '.join(pairs)} "
-
-
-def _with_parts(word: re.Match[str]) -> str:
-    return f"{word[0]} {_CUT.sub(' ', word[0])}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import read_capped
@@ -25,9 +25,11 @@ from vademecum.skill.skill import (
     OWN_FIELDS,
     SPECIFIED_FIELDS,
     Document,
+    Printable,
     Problem,
     Reading,
 )
+from vademecum.skill.text import outside_fences
 from vademecum.skill.yaml_subset import read_fields
 
 MAX_DOCUMENT_BYTES = 10 * 1024 * 1024
@@ -41,13 +43,12 @@ _ERRORS_HERE = frozenset({"name-directory-mismatch", "file-name"})
 _LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^)<>\s]+))")
 _CODE = re.compile(r"`[^`]+`")
 _MENTION = re.compile(r"`((?:scripts|references?|assets)/[^`\s*<>{}$]+)`")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*(.*)$")
 # The marks of a template; a mention in the middle of a sentence does not count.
 _UNFILLED = re.compile(r"^[\s>*\d.)-]*(?:[\w ]+: )?\[?TODO: ")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|#|//|/")
 
 
-class Validation(Struct, frozen=True):
+class Validation(Printable, frozen=True):
     """The verdict on one directory.
 
     >>> from vademecum import BUILTIN_ROOT
@@ -68,13 +69,7 @@ class Validation(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as ``vade validate`` prints it."""
-        return {
-            "path": self.path,
-            "valid": self.valid,
-            "name": self.name,
-            "description": self.description,
-            "problems": [problem.to_json() for problem in self.problems],
-        }
+        return {"path": self.path, "valid": self.valid} | super().to_json()
 
 
 def validate_skill(
@@ -96,11 +91,8 @@ def validate_skill(
     except (OSError, FileRefused) as error:
         problem = Problem("unreadable", "error", f"{MANIFEST} cannot be read: {error}")
         return Validation(str(place), None, None, (problem,))
-    return _verdict(place, manifest, data, reading or Reading(), max_body_lines)
-
-
-def _verdict(place: Path, manifest: Path, data: bytes, reading: Reading, max_body_lines: int) -> Validation:
-    document = with_file_name(parse_document(data, directory=place.name, reading=reading), manifest.name)
+    document = parse_document(data, directory=place.name, reading=reading)
+    document = with_file_name(document, manifest.name)
     problems = [
         *(
             structs.replace(problem, severity="error") if problem.code in _ERRORS_HERE else problem
@@ -162,7 +154,7 @@ def _values(place: Path, document: Document) -> Iterator[Problem]:
     if entry is None:
         return
     try:
-        there = contained(place, entry).is_file() and entry.startswith("scripts/")
+        there = entry.startswith("scripts/") and os.path.isfile(contained(place, entry))
     except (PathRefused, OSError):
         there = False
     if not there:
@@ -187,43 +179,31 @@ def _body(place: Path, data: bytes, max_lines: int) -> Iterator[Problem]:
     if len(lines) > max_lines:
         text = f"The body has {len(lines):,} lines, over the advised {max_lines}: move details to references/"
         yield Problem("body-too-long", "warning", text, line=first_line)
-    unfilled = [first_line + number for number, line in _prose(lines) if _UNFILLED.match(line)]
+    prose = [
+        (first_line + number, line)
+        for number, line in outside_fences(lines)
+        if not line.startswith(("    ", "\t"))
+    ]
+    unfilled = [number for number, line in prose if _UNFILLED.match(line)]
     if unfilled:
         text = f"The body still has {len(unfilled)} of the template's TODO lines: write what each asks for"
         yield Problem("template", "warning", text, line=unfilled[0])
-    yield from _missing_references(place, lines, first_line)
+    yield from _missing_references(place, prose)
 
 
-def _missing_references(place: Path, lines: list[str], first_line: int) -> Iterator[Problem]:
+def _missing_references(place: Path, prose: list[tuple[int, str]]) -> Iterator[Problem]:
     """Files that the body names and that are not there: a link is a promise, a mention a hint."""
     seen: set[str] = set()
-    for number, line in _prose(lines):
+    for number, line in prose:
         named = [(target, False) for target in _MENTION.findall(line)]
         links = _LINK.findall(_CODE.sub("", line))
-        named += [(_local(bracketed or bare), True) for bracketed, bare in links]
+        # What leads elsewhere is no promise of the skill's own.
+        own = [target for target in map("".join, links) if not _EXTERNAL.match(target)]
+        named += [(unquote(re.split(r"[#?]", target)[0]), True) for target in own]
         for target, promised in named:
             if target and target not in seen and len(seen) < MAX_REFERENCES:
                 seen.add(target)
-                yield from _reference(place, target, first_line + number, promised=promised)
-
-
-def _prose(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Return the lines that are not code, with their numbers."""
-    fence: str | None = None
-    for number, line in enumerate(lines):
-        mark = _FENCE.match(line)
-        if fence is not None:
-            if mark and mark[1].startswith(fence) and not mark[2]:
-                fence = None
-        elif mark:
-            fence = mark[1]
-        elif not line.startswith(("    ", "\t")):
-            yield number, line
-
-
-def _local(target: str) -> str:
-    """Return the path below the skill that a link leads to, ``""`` where it leads elsewhere."""
-    return "" if _EXTERNAL.match(target) else unquote(re.split(r"[#?]", target)[0])
+                yield from _reference(place, target, number, promised=promised)
 
 
 def _reference(place: Path, target: str, number: int, *, promised: bool) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""YAML text → fields: scalars as they are written, flat lists, and one level of mapping.
+"""YAML text → fields: scalars as they are written, flat lists, and one level of mapping; or → JSON values.
 
 The parser's events are read directly: nothing is guessed to be a number or a date, an anchor or an alias
 is never expanded, and every value has its line.
@@ -6,32 +6,70 @@ is never expanded, and every value has its line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+import re
+from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
 from yaml import MarkedYAMLError, YAMLError
 from yaml.events import (
     AliasEvent,
     CollectionEndEvent,
     CollectionStartEvent,
-    MappingEndEvent,
     MappingStartEvent,
+    NodeEvent,
     ScalarEvent,
-    SequenceEndEvent,
     SequenceStartEvent,
     StreamEndEvent,
 )
 
+from vademecum.errors import LoadRefused
 from vademecum.skill.diagnosis import INVALID, Parser, diagnose, misspelt_key
-from vademecum.skill.frontmatter import FIRST_LINE, NOTHING, Field, Fields, Value
+from vademecum.skill.frontmatter import FIRST_LINE, NOTHING, Field, Fields, Value, find_block
 from vademecum.skill.skill import Problem, Severity
 
 MAX_DEPTH = 32
 # Where `metadata` names the variables that scripts want: a list of our own, and what other runtimes have.
-_SECRETS_BELOW: Mapping[str, tuple[str, ...]] = {
+_SECRETS_BELOW: dict[str, tuple[str, ...]] = {
     "secrets": (),
     **dict.fromkeys(("openclaw", "clawdbot", "moltbot"), ("requires", "env")),
 }
+
+# What plain scalars stand for in YAML 1.2 (its core schema).
+_NULL = re.compile(r"~|[Nn]ull|NULL|")
+_BOOL = re.compile(r"[Tt]rue|TRUE|[Ff]alse|FALSE")
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+
+
+class _Node(Struct):
+    """The event that a value begins with, and what is in it: of a mapping, keys and values in turn."""
+
+    event: Any
+    children: list[_Node] = []
+
+    def text(self) -> str | None:
+        """Return a scalar as it is written; ``None`` for anything else."""
+        return self.event.value if type(self.event) is ScalarEvent else None
+
+    def texts(self) -> tuple[str, ...] | None:
+        """Return a list of nothing but scalars; ``None`` for anything else."""
+        if type(self.event) is not SequenceStartEvent:
+            return None
+        found = tuple(text for child in self.children if (text := child.text()) is not None)
+        return found if len(found) == len(self.children) else None
+
+    def pairs(self) -> Iterator[tuple[_Node, _Node]]:
+        """Yield the keys of a mapping with their values."""
+        if type(self.event) is MappingStartEvent:
+            yield from zip(self.children[::2], self.children[1::2], strict=True)
+
+    def line(self) -> int:
+        """Return the line that the value begins on."""
+        return int(self.event.start_mark.line) + FIRST_LINE
 
 
 def read_fields(text: str, *, lenient: bool = False) -> Fields:
@@ -41,158 +79,112 @@ def read_fields(text: str, *, lenient: bool = False) -> Fields:
     >>> {name: field.value for name, field in fields.by_name.items()}
     {'name': 'pdf', 'version': '1.10', 'tags': ('a', 'b')}
     """
+    reader = _Reader(text, lenient=lenient)
     try:
-        reader = _Reader(Parser(text).get_event, lenient=lenient)
-        reader.read()
-    except MarkedYAMLError as error:
-        return _broken(diagnose(error, text))
-    except (YAMLError, UnicodeError):
-        # The parser's reader gives neither line nor column; there is only one thing it objects to.
-        return _broken(diagnose(None, text))
-    if reader.broken and not reader.fields and (problem := misspelt_key(text)):
-        return _broken(problem)
-    return Fields(reader.fields, tuple(reader.problems), reader.broken, tuple(reader.secrets))
-
-
-def _broken(problem: Problem) -> Fields:
-    return Fields({}, (problem,), broken=True)
+        top = reader.document()
+    except YAMLError as error:
+        return Fields({}, (diagnose(error, text),), broken=True)
+    fields = reader.fields(top) if top else {}
+    if reader.broken and not fields and (problem := misspelt_key(text)):
+        return Fields({}, (problem,), broken=True)
+    return Fields(fields, tuple(reader.problems), reader.broken, tuple(reader.secrets))
 
 
 class _Reader:
-    """Walks the events of one document; ``fields`` and ``problems`` fill as it goes."""
+    """Reads one document; ``problems`` and ``secrets`` fill as it goes."""
 
-    def __init__(self, next_event: Callable[[], Any], *, lenient: bool) -> None:
-        self._next = next_event
+    def __init__(self, text: str, *, lenient: bool = False) -> None:
+        self._next = Parser(text).get_event
         self._lenient = lenient
-        self.fields: dict[str, Field] = {}
         self.problems: list[Problem] = []
         self.broken = False
         self.secrets: list[str] = []
-        self._seen_extras: set[tuple[str, int]] = set()
+        self._noted: set[tuple[str, int]] = set()
 
-    def read(self) -> None:
+    def document(self) -> _Node | None:
+        """Return the only document as a tree; ``None`` if there is none."""
         self._next()  # the stream starts
         if type(self._next()) is StreamEndEvent:
-            return
-        self._read_top(self._node())
+            return None
+        top = self._node()
         self._next()  # the document ends
         event = self._next()
         if type(event) is not StreamEndEvent:
-            self._fail(event, "invalid-yaml", f"{INVALID}: a second document begins. Remove it")
+            self._fail(_Node(event), "invalid-yaml", f"{INVALID}: a second document begins. Remove it")
+        return top
 
-    def _read_top(self, event: Any) -> None:
-        if type(event) is not MappingStartEvent:
-            if type(event) is ScalarEvent and not event.value:
-                return  # only comments: every field is missing, which is said elsewhere
-            what = "SKILL.md frontmatter must be a YAML mapping. Write fields such as name: my-skill"
-            self._fail(event, "not-a-mapping", what)
-            self._skip(event)
+    def _node(self, depth: int = 0) -> _Node:
+        node = _Node(self._next())
+        if depth > MAX_DEPTH:
+            mark = node.event.start_mark
+            raise MarkedYAMLError(problem="values are nested too deeply", problem_mark=mark)
+        if isinstance(node.event, NodeEvent):
+            self._note_extras(node.event)
+        if isinstance(node.event, CollectionStartEvent):
+            while not isinstance((child := self._node(depth + 1)).event, CollectionEndEvent):
+                node.children.append(child)
+        return node
+
+    def _note_extras(self, event: Any) -> None:
+        """Note anchors, aliases and tags: they are not followed, and strict reading refuses them."""
+        if event.anchor is None and event.tag is None:
             return
-        for key, line in self._keys():
-            value = self._value(self._node(), key)
-            if key in self.fields:
-                text = f"The field {key!r} is there twice: remove one of them"
-                self._note("duplicate-field", line, text, field=key)
-            self.fields[key] = Field(value, line)
-
-    def _keys(self) -> Iterator[tuple[str, int]]:
-        """Yield the keys of a mapping that has just begun, with their lines; the caller takes each value."""
-        while type(event := self._node()) is not MappingEndEvent:
-            line: int = event.start_mark.line + FIRST_LINE
-            if type(event) is ScalarEvent:
-                yield event.value, line
-            else:
-                self._fail(event, "invalid-yaml", f"{INVALID}: a key must be plain text. Quote it")
-                self._skip(event)
-                self._skip(self._node())
-
-    def _value(self, event: Any, key: str) -> Value:
-        if type(event) is ScalarEvent:
-            value: str = event.value
-            return "" if value in NOTHING and not event.style else value
-        if type(event) is SequenceStartEvent:
-            return self._list()
-        if type(event) is MappingStartEvent:
-            return self._mapping(key)
-        return None
-
-    def _list(self) -> Value:
-        items: list[str] = []
-        flat = True
-        while type(event := self._node()) is not SequenceEndEvent:
-            if type(event) is ScalarEvent:
-                items.append(event.value)
-            else:
-                self._skip(event)
-                flat = False
-        return tuple(items) if flat else None
-
-    def _mapping(self, key: str) -> Value:
-        entries: dict[str, str] = {}
-        for name, line in self._keys():
-            event = self._node()
-            if name in entries and key == "metadata":
-                text = f"'metadata.{name[:40]}' is there twice: remove one of them"
-                self._note("duplicate-field", line, text, field=key)
-            if type(event) is ScalarEvent:
-                entries[name] = event.value
-                continue
-            if key != "metadata":
-                self._skip(event)
-                continue
-            found = self._texts_at(event, _SECRETS_BELOW.get(name))
-            self.secrets += found
-            if name != "secrets" or not found:
-                what = "only its 'requires.env' was read" if found else "was left out"
-                text = f"'metadata.{name[:40]}' is nested and {what}: only text is kept, write one string"
-                self._note("nested-value", line, text, field=key, severity="warning")
-        return entries if key == "metadata" else None
-
-    def _texts_at(self, event: Any, path: tuple[str, ...] | None) -> tuple[str, ...]:
-        """Pass over a nested value, and return the text or the flat list of texts at a path of keys in it."""
-        if path == () and type(event) is ScalarEvent:
-            return (event.value,)
-        if path == () and type(event) is SequenceStartEvent:
-            found = self._list()
-            return found if isinstance(found, tuple) else ()
-        if not path or type(event) is not MappingStartEvent:
-            self._skip(event)
-            return ()
-        texts: tuple[str, ...] = ()
-        while type(key := self._node()) is not MappingEndEvent:
-            self._skip(key)
-            value = self._node()
-            here = type(key) is ScalarEvent and key.value == path[0]
-            texts += self._texts_at(value, path[1:] if here else None)
-        return texts
-
-    def _skip(self, event: Any) -> None:
-        """Pass over a whole value, however deep, without keeping any of it."""
-        depth = 0
-        while True:
-            depth += isinstance(event, CollectionStartEvent)
-            depth -= isinstance(event, CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise MarkedYAMLError(problem="values are nested too deeply", problem_mark=event.start_mark)
-            if depth == 0:
-                return
-            event = self._node()
-
-    def _node(self) -> Any:
-        """Return the next event. Anchors, aliases and tags are not followed; strict reading refuses them."""
-        event = self._next()
-        is_alias = type(event) is AliasEvent
-        for what, there in (
-            ("alias", is_alias),
-            ("anchor", not is_alias and getattr(event, "anchor", None) is not None),
-            ("tag", getattr(event, "tag", None) is not None),
-        ):
+        anchor = "alias" if type(event) is AliasEvent else "anchor"
+        for what, there in ((anchor, event.anchor), ("tag", getattr(event, "tag", None))):
             line = event.start_mark.line + FIRST_LINE
-            if there and (what, line) not in self._seen_extras:  # one line can hold thousands
-                self._seen_extras.add((what, line))
+            if there is not None and (what, line) not in self._noted:  # one line can contain thousands
+                self._noted.add((what, line))
                 text = f"A YAML {what} is not followed in frontmatter: write the value itself"
                 self._note(f"yaml-{what}", line, text)
-        return event
+
+    def fields(self, top: _Node) -> dict[str, Field]:
+        """Return the fields of the frontmatter."""
+        found: dict[str, Field] = {}
+        if type(top.event) is not MappingStartEvent and top.text() != "":  # an empty one has only comments
+            what = "SKILL.md frontmatter must be a YAML mapping. Write fields such as name: my-skill"
+            self._fail(top, "not-a-mapping", what)
+        for key, line, node in self._entries(top):
+            value = self._value(node, key)
+            if key in found:
+                text = f"The field {key!r} is there twice: remove one of them"
+                self._note("duplicate-field", line, text, field=key)
+            found[key] = Field(value, line)
+        return found
+
+    def _entries(self, mapping: _Node) -> Iterator[tuple[str, int, _Node]]:
+        for key, value in mapping.pairs():
+            if (text := key.text()) is None:
+                self._fail(key, "invalid-yaml", f"{INVALID}: a key must be plain text. Quote it")
+            else:
+                yield text, key.line(), value
+
+    def _value(self, node: _Node, key: str) -> Value:
+        if type(node.event) is MappingStartEvent:
+            entries = self._mapping(node, key)
+            return entries if key == "metadata" else None
+        text = node.text()
+        if text is None:
+            return node.texts()
+        return "" if text in NOTHING and not node.event.style else text
+
+    def _mapping(self, mapping: _Node, key: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, line, node in self._entries(mapping):
+            if key != "metadata":
+                continue
+            if name in found:
+                text = f"'metadata.{name[:40]}' is there twice: remove one of them"
+                self._note("duplicate-field", line, text, field=key)
+            if (value := node.text()) is not None:
+                found[name] = value
+                continue
+            secrets = _texts_at(node, _SECRETS_BELOW[name]) if name in _SECRETS_BELOW else ()
+            self.secrets += secrets
+            if name != "secrets" or not secrets:
+                what = "only its 'requires.env' was read" if secrets else "was left out"
+                text = f"'metadata.{name[:40]}' is nested and {what}: only text is kept, write one string"
+                self._note("nested-value", line, text, field=key, severity="warning")
+        return found
 
     def _note(
         self, code: str, line: int, text: str, *, field: str | None = None, severity: Severity | None = None
@@ -200,6 +192,88 @@ class _Reader:
         level: Severity = severity or ("warning" if self._lenient else "error")
         self.problems.append(Problem(code, level, text, field, line))
 
-    def _fail(self, event: Any, code: str, text: str) -> None:
+    def _fail(self, node: _Node, code: str, text: str) -> None:
         self.broken = True
-        self.problems.append(Problem(code, "error", text, line=event.start_mark.line + FIRST_LINE))
+        self.problems.append(Problem(code, "error", text, line=node.line()))
+
+
+def _texts_at(node: _Node, path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the text or the flat list of texts at a path of keys in a value."""
+    if path:
+        below = [value for key, value in node.pairs() if key.text() == path[0]]
+        return tuple(text for value in below for text in _texts_at(value, path[1:]))
+    text = node.text()
+    return node.texts() or () if text is None else (text,)
+
+
+def frontmatter_values(document: bytes) -> dict[str, Any]:
+    r"""Return all fields of a document's frontmatter, known or not, nested ones included.
+
+    Raises ``LoadRefused`` if it is not a mapping that JSON can express.
+
+    >>> frontmatter_values(b"---\nname: a\nversion: 1.10\nok: yes\nsince: 2026-01-02\nx: {n: 0o17}\n---\n")
+    {'name': 'a', 'version': 1.1, 'ok': 'yes', 'since': '2026-01-02', 'x': {'n': 15}}
+    """
+    block = find_block(document)
+    if isinstance(block, Problem):
+        raise _unfit(block.message)
+    reader = _Reader(block)
+    try:
+        top = reader.document()
+    except YAMLError as error:
+        raise _unfit(diagnose(error, block).message) from error
+    for problem in reader.problems:
+        if problem.code != "yaml-anchor":  # which only an alias would follow
+            raise _unfit(problem.message)
+    if top is None or type(top.event) is not MappingStartEvent:
+        raise _unfit("The frontmatter is not a mapping")
+    found: dict[str, Any] = _value(top)
+    return found
+
+
+def _value(node: _Node) -> Any:
+    if type(node.event) is ScalarEvent:
+        return _scalar(node.event)
+    if type(node.event) is SequenceStartEvent:
+        return list(map(_value, node.children))
+    found: dict[str, Any] = {}
+    for key_node, value_node in node.pairs():
+        key = _key(key_node)
+        if key in found:
+            raise _unfit(f"The frontmatter has {key[:80]!r} twice")
+        found[key] = _value(value_node)
+    return found
+
+
+def _key(node: _Node) -> str:
+    """Return a key as text, which is what becomes of it in JSON."""
+    if type(node.event) is not ScalarEvent:
+        raise _unfit("The frontmatter has a key that is not a text")
+    value = _scalar(node.event)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def _scalar(event: ScalarEvent) -> str | int | float | bool | None:
+    text = str(event.value)
+    if event.style:
+        return text
+    if _NULL.fullmatch(text):
+        return None
+    if _BOOL.fullmatch(text):
+        return text.lower() == "true"
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
+    if not _FLOAT.fullmatch(text):
+        return text
+    number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    if not math.isfinite(number):
+        raise _unfit(f"The frontmatter has {text}, which JSON cannot express")
+    return number
+
+
+def _unfit(reason: str) -> LoadRefused:
+    return LoadRefused(reason, code="frontmatter")
