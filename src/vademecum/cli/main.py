@@ -5,10 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from typing import ClassVar
 
 import click
 
@@ -77,6 +76,7 @@ _GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 _MODULES = {name: module for group in _GROUPS.values() for name, (module, _) in group.items()}
+# The names that other tools use for our commands.
 _OTHER_WORDS = {
     "add": "install",
     "create": "new",
@@ -93,9 +93,6 @@ _OTHER_WORDS = {
 class Group(click.Group):
     """A group of commands whose help cuts no line and whose errors suggest a command."""
 
-    # The names that other tools use for our commands.
-    other_words: ClassVar[Mapping[str, str]] = {}
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -105,7 +102,8 @@ class Group(click.Group):
         # While a shell completes a word, an unfinished word is not an error.
         if ctx.resilient_parsing or name.startswith("-") or name in known:
             return super().resolve_command(ctx, args)
-        near = self.other_words.get(name) or nearest(name, known)
+        other = _OTHER_WORDS.get(name)
+        near = other if other in known else nearest(name, known)
         path = ctx.command_path
         hint = meant(near and f"{path} {near}", otherwise=f"'{path} --help' lists the commands.")
         raise click.UsageError(f"There is no command {name!r}: {hint}", ctx)
@@ -131,8 +129,6 @@ def group(name: str, words: str) -> Group:
 
 
 class _LazyGroup(Group):
-    other_words = _OTHER_WORDS
-
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_MODULES)
 
@@ -208,7 +204,10 @@ def run(words: Sequence[str]) -> int:
     except VademecumError as error:
         if debug:
             raise
-        return _say(_advised(error), _exit_code(error))
+        said = error.in_full
+        if isinstance(error, errors.SkillNotFound) and not error.advice and ":" not in said:
+            said += " `vade list` lists the skills."
+        return _say(said, _exit_code(error))
     except Exception as error:  # a person gets a sentence, not a traceback
         if debug:
             raise
@@ -224,20 +223,11 @@ def _usage(error: click.ClickException) -> str:
     text = error.format_message()
     if isinstance(error, click.NoSuchOption):
         # Without the dashes, which all options share.
-        near = nearest(
-            error.option_name.lstrip("-"), (name.lstrip("-") for name in error.possibilities or ())
-        )
-        text = f"No such option {error.option_name!r}: {meant(near and f'--{near}', otherwise='')}".rstrip(
-            ": "
-        )
+        known = [name.lstrip("-") for name in error.possibilities or ()]
+        near = nearest(error.option_name.lstrip("-"), known)
+        text = f"No such option {error.option_name!r}" + (f": did you mean '--{near}'?" if near else "")
     path = context.command_path if context else "vade"
     return text if text.endswith("?") or "--help" in text else f"{text} ({path} --help)"
-
-
-def _advised(error: VademecumError) -> str:
-    """Return the text of an error, with advice on where to look if it has none."""
-    guessed = not isinstance(error, errors.SkillNotFound) or ":" in str(error)
-    return error.in_full if error.advice or guessed else f"{error} `vade list` lists the skills."
 
 
 _NOT_FOUND = {"missing", "no-charter", "no-run", "no-section", "no-suite", "not-installed"}

@@ -20,7 +20,7 @@ from vademecum.pages.render import MAX_PAGE_BYTES, render, rich_text, said
 from vademecum.paths import contained
 from vademecum.runs.record import Event
 from vademecum.runs.stored import PastRun, RunOutput, outputs_of
-from vademecum.runs.timeline import Entry, timeline, written
+from vademecum.runs.timeline import SIGNS, Entry, timeline, written
 
 # What texts and pictures of a run may add to its page; with the steps it stays below MAX_PAGE_BYTES.
 MAX_CONTENT_BYTES = MAX_PAGE_BYTES // 2
@@ -50,18 +50,6 @@ _PICTURES = {
     ".svg": "image/svg+xml",
 }
 _CELL, _HEAD_CELL = Markup("<td>{}</td>"), Markup("<th>{}</th>")
-_SIGNS = {
-    "start": "▶",
-    "model": "·",
-    "action": "→",
-    "ok": "✓",
-    "refused": "✗",
-    "failed": "!",
-    "asked": "?",
-    "plan": "≡",
-    "end": "■",
-    "note": "·",
-}
 # The events that end a wait: which event began it, what it was, and the words for it.
 _WAITS: dict[str, tuple[str, Kind, str, str]] = {
     "model_replied": ("model_asked", "model", "model, turn ", "turn"),
@@ -262,7 +250,7 @@ def _step(entry: Entry, run: PastRun, room: PageBudget) -> dict[str, Any]:
     return {
         "number": entry.number,
         "mark": entry.mark,
-        "sign": _SIGNS[entry.mark],
+        "sign": SIGNS[entry.mark][0],
         "when": f"{entry.seconds:.2f} s",
         "title": _said(entry.title, room),
         "rule": _said(entry.rule, room),

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
-from rich.cells import cell_len
 
 from vademecum.cli.main import group
 from vademecum.cli.output.printing import BAR_CHARS, CommandResult, StatusLine, command, counted, paint
-from vademecum.cli.output.skill_text import terminal_width
+from vademecum.cli.output.skill_text import Cell, table_lines, table_widths, terminal_width
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
 from vademecum.evals.reports import texts
@@ -49,7 +48,6 @@ _VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
 # They stand in the lines below the table, or in the other reports.
 _NOT_SHOWN = frozenset({"false triggers", "seconds"})
 
-Cell = tuple[str, str]  # a text and its style
 _FILE = click.Path(dir_okay=False)
 
 
@@ -222,9 +220,9 @@ def _figure_lines(summary: Summary) -> Iterator[str]:
         [("", "dim"), *((heads[n], "dim") for n in shown)],
         *([(visible(row[0]), "bold"), *((row[n], "") for n in shown)] for row in rows),
     ]
-    widths = _widths(lines)
+    widths = table_widths(lines)
     too_wide = sum(widths) + 2 * len(widths) - 2 > terminal_width()
-    yield from _table(list(zip(*lines, strict=True)) if too_wide else lines)
+    yield from table_lines(list(zip(*lines, strict=True)) if too_wide else lines)
 
 
 def _trigger_lines(name: str, found: Triggers) -> Iterator[str]:
@@ -241,21 +239,7 @@ def _trigger_lines(name: str, found: Triggers) -> Iterator[str]:
 
     heads = ("wanted \\ taken", *map(visible, taken))
     lines = [[(visible(row), "bold"), *(cell(row, column) for column in taken)] for row in wanted]
-    yield from _table([[(head, "dim") for head in heads], *lines])
-
-
-def _widths(lines: Sequence[Sequence[Cell]]) -> list[int]:
-    return [max(cell_len(text) for text, _ in column) for column in zip(*lines, strict=True)]
-
-
-def _table(lines: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Yield the first column to the left and the others to the right."""
-    widths = _widths(lines)
-    for line in lines:
-        blanks = [" " * (width - cell_len(text)) for (text, _), width in zip(line, widths, strict=True)]
-        first, *others = (paint(text, style) for text, style in line)
-        shown = [f"{blank}{cell}" for blank, cell in zip(blanks[1:], others, strict=True)]
-        yield "  ".join([f"{first}{blanks[0]}", *shown])
+    yield from table_lines([[(head, "dim") for head in heads], *lines])
 
 
 class EvalProgress(StatusLine):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_LISTED_DESCRIPTION = 180
 
+Cell = tuple[str, str]  # a text and its style
+
 _CHARACTER = "[^\x00-\u2fff]"
 # A word with the blanks behind it, or one character of a script without spaces with its punctuation.
 _PIECE = re.compile(rf"{_CHARACTER}[，。、；：！？）」』…]*\s*|(?:(?!{_CHARACTER})\S)+\s*|\s+")
@@ -97,6 +99,21 @@ def wrapped(text: str, width: int) -> list[str]:
         line += piece
         used += _cells(piece)
     return [*lines, line.rstrip()]
+
+
+def table_widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
+    """Return the width of each column."""
+    return [max(_cells(text) for text, _ in column) for column in zip(*rows, strict=True)]
+
+
+def table_lines(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+    """Yield rows with the first column to the left and the others to the right."""
+    widths = table_widths(rows)
+    for row in rows:
+        blanks = [" " * (width - _cells(text)) for (text, _), width in zip(row, widths, strict=True)]
+        first, *others = (paint(text, style) for text, style in row)
+        shown = [f"{blank}{cell}" for blank, cell in zip(blanks[1:], others, strict=True)]
+        yield "  ".join([f"{first}{blanks[0]}", *shown])
 
 
 def _shortened(text: str, most: int = MAX_LISTED_DESCRIPTION) -> str:
