@@ -77,13 +77,6 @@ class Span(NamedTuple):
     width: float
 
 
-class ConversationTurn(NamedTuple):
-    """One message of the conversation."""
-
-    role: Literal["user", "assistant", "tool"]
-    text: str
-
-
 class PageBudget:
     """The bytes of content that a page may still take."""
 
@@ -213,20 +206,20 @@ def _name(value: object) -> str:
     return str(value)[:MAX_NAME_CHARS]
 
 
-def conversation(run: PastRun) -> Iterator[ConversationTurn]:
-    """Yield what was said: the request, each reply of the model, and what was sent back to it."""
+def conversation(run: PastRun) -> Iterator[tuple[Literal["user", "assistant", "tool"], str]]:
+    """Yield who said what: the request, each reply of the model, and what was sent back to it."""
     for event in run.events:
         data = event.data
         match event.type:
             case "run_started":
-                yield ConversationTurn("user", str(data.get("request", "")))
+                yield "user", str(data.get("request", ""))
             case "model_replied":
-                yield ConversationTurn("assistant", _reply(str(data.get("text") or "")))
+                yield "assistant", _reply(str(data.get("text") or ""))
             case "observation":
                 kept = _kept(run, str(data.get("kept", "")), PageBudget(MAX_TURN_CHARS * 4))
-                yield ConversationTurn("tool", f"{data.get('line', '')}\n{kept}".strip())
+                yield "tool", f"{data.get('line', '')}\n{kept}".strip()
             case "reply_wrong" | "model_failed":
-                yield ConversationTurn("tool", str(data.get("problem", "")))
+                yield "tool", str(data.get("problem", ""))
 
 
 def _reply(text: str) -> str:
