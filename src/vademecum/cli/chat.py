@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 import time
@@ -130,13 +131,7 @@ class _ChatProgress(RunProgress):
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
-        if self._page is not None and event.type == "answer_piece":
-            self.write(event.data["text"])
-            self.printed += event.data["text"]
-        elif self._page is None or event.type != "run_finished":
-            if self._page is not None and event.type == "answer_withdrawn":
-                self._page.end()
-            super().__call__(event)
+        super().__call__(event)
         if event.type == "tool_called" and event.data.get("ok") and event.data.get("tool") in _CHANGES:
             self.done()
             path = (event.data.get("parameters") or {}).get("path") or event.data["result"].get("path", "")
@@ -144,15 +139,15 @@ class _ChatProgress(RunProgress):
 
     def write(self, text: str) -> None:
         """Print a piece of the answer."""
-        self.done()
         if self._page is None:
-            click.echo(escaped_lines(text))
+            super().write(text)
         else:
+            self.done()
             self._page.add(escaped_lines(text))
 
     def end(self) -> None:
         """Print what is left."""
-        self.done()
+        super().end()
         if self._page is not None:
             self._page.end()
 
@@ -295,13 +290,6 @@ def completions(chat: Chat, typed: str, *, is_first: bool) -> list[str]:
         return [word for word in words if word.startswith(typed)]
     if typed.startswith("$"):
         return [f"${name}" for name in chat.names if f"${name}".startswith(typed)]
-    place, start = os.path.split(typed)
-    try:
-        found = sorted(os.scandir(chat.context.cwd / place), key=lambda entry: entry.name)
-    except (OSError, ValueError):
-        return []
-    return [
-        os.path.join(place, entry.name) + ("/" if entry.is_dir() else "")
-        for entry in found
-        if entry.name.startswith(start) and (start.startswith(".") or not entry.name.startswith("."))
-    ][:MAX_COMPLETIONS]
+    here = chat.context.cwd
+    paths = sorted(glob.glob(f"{glob.escape(typed)}*", root_dir=here))[:MAX_COMPLETIONS]
+    return [f"{path}/" if (here / path).is_dir() else path for path in paths]
