@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import complete_runs, repeatable
+from vademecum.cli.indexing import complete_runs, html_option, model_option, repeatable, together
 from vademecum.cli.main import group
 from vademecum.cli.output.printing import CommandResult, ProgressBar, command, counted
 from vademecum.cli.output.skill_text import table_lines
@@ -35,7 +35,7 @@ MAX_STATE_BYTES = 16 * 1024 * 1024
 _SIGNS = {True: "✓", False: "✗", None: "·"}
 
 _CHARTER = click.argument("charter", type=click.Path())
-_AGENT_OPTIONS = (
+_agent_options = together(
     click.option("--type", "agent_type", metavar="TYPE", help="The agent's type."),
     click.option("--agent", default="agent", show_default=True, help="The agent's id."),
     click.option(
@@ -48,12 +48,6 @@ _AGENT_OPTIONS = (
     click.option("--step", type=int, default=0, show_default=True, help="The present step."),
     repeatable("--last", "SKILL=STEP", "The step at which the agent last did a skill"),
 )
-
-
-def _agent_options(command: Any) -> Any:
-    for option in reversed(_AGENT_OPTIONS):
-        command = option(command)
-    return command
 
 
 govern_command = group(
@@ -195,17 +189,8 @@ def _pair(typed: str) -> tuple[str, Any]:
 @click.option("--agents", type=click.IntRange(10, 1_000_000), default=1000, show_default=True)
 @click.option("--steps", type=click.IntRange(1, 10_000), default=50, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option(
-    "--model", "model", metavar="KIND:NAME", help="Let a model decide instead of the agents' own rules."
-)
-@click.option(
-    "--html",
-    "--report",
-    "page",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Page to write (default NAME.html).",
-)
+@model_option("--model", help="Let a model decide instead of the agents' own rules.")
+@html_option("--report", help="Page to write (default NAME.html).")
 @click.option("--no-record", is_flag=True, help="Do not record the outcomes.")
 def simulate_command(  # noqa: PLR0913 - one for each option
     *,

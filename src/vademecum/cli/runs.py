@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, complete_runs, index_options, out_option
+from vademecum.cli.indexing import IndexWords, complete_runs, html_option, index_options, out_option
 from vademecum.cli.main import group
 from vademecum.cli.output.printing import CommandResult, command, counted, paint
-from vademecum.cli.output.skill_text import terminal_width, wrapped
+from vademecum.cli.output.skill_text import shortened, terminal_width
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
 from vademecum.policy.engine import Policy, allowing
@@ -43,13 +43,12 @@ def _row(run: PastRun) -> str:
     """Return when a run was, how it ended and what was asked, on one line."""
     status = paint(f"{run.status:<12}", "green" if run.status == "done" else "yellow")
     room = terminal_width() - len(run.run_id) - 15
-    first, *rest = wrapped(visible(f"{run.seconds:.1f} s {run.request}"), room)
-    return f"{run.run_id}  {status}{first}{'…' if rest else ''}"
+    return f"{run.run_id}  {status}{shortened(visible(f'{run.seconds:.1f} s {run.request}'), room)}"
 
 
 @command("show", runs_command)
 @_run_argument
-@click.option("--html", "page", type=click.Path(dir_okay=False), metavar="FILE", help="Write HTML instead.")
+@html_option(help="Write HTML instead.")
 def show_command(*, run_id: str | None, page: str | None) -> CommandResult:
     """Show one run step by step (default: the latest)."""
     run = run_or_latest(run_id)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from vademecum.cli.indexing import html_option
 from vademecum.cli.main import group
 from vademecum.cli.output.printing import BAR_CHARS, CommandResult, StatusLine, command, counted, paint
 from vademecum.cli.output.skill_text import Cell, table_lines, table_widths, terminal_width
@@ -48,8 +49,6 @@ _VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
 # They stand in the lines below the table, or in the other reports.
 _NOT_SHOWN = frozenset({"false triggers", "seconds"})
 
-_FILE = click.Path(dir_okay=False)
-
 
 eval_command = group("eval", "Run cases against skills and models, and say what the numbers are worth.")
 
@@ -57,9 +56,7 @@ eval_command = group("eval", "Run cases against skills and models, and say what 
 @command("report", eval_command)
 @click.argument("results", required=False)
 @click.option("--against", metavar="OLD", help="Show another evaluation beside it, and what changed.")
-@click.option(
-    "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
-)
+@html_option(help="Write a page with plots, and one for each run.")
 def report_command(*, results: str | None, against: str | None, page: str | None) -> CommandResult:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
     context = Context.current()

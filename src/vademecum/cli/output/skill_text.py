@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vademecum.search.finder import Findings, Hit, Match
     from vademecum.skill.skill import Problem, Skill
 
-MAX_LISTED_DESCRIPTION = 180
+MAX_LISTED_WIDTH = 180
 
 Cell = tuple[str, str]  # a text and its style
 
@@ -72,7 +72,7 @@ def _rows(found: Sequence[Skill | Hit]) -> Iterator[str]:
     for name, source, description in rows:
         first = paint(name, "bold cyan") + " " * (widths[0] - _cells(name))
         first += paint(source, "dim") + " " * (widths[1] - _cells(source))
-        lines = wrapped(_shortened(description), room)
+        lines = wrapped(shortened(description, MAX_LISTED_WIDTH), room)
         yield (first + f"\n{' ' * indent}".join(lines)).rstrip()
 
 
@@ -116,11 +116,10 @@ def table_lines(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
         yield "  ".join([f"{first}{blanks[0]}", *shown])
 
 
-def _shortened(text: str, most: int = MAX_LISTED_DESCRIPTION) -> str:
-    if len(text) <= most:
-        return text
-    head, space, tail = text[:most].rpartition(" ")
-    return f"{head if space and len(tail) < most // 4 else text[: most - 1]}…"
+def shortened(text: str, width: int) -> str:
+    """Return what of a text fits on one line, with a mark if that is not all."""
+    first, *rest = wrapped(text, width)
+    return f"{first}…" if rest else first
 
 
 def _cells(text: str) -> int:
