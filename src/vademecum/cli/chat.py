@@ -225,20 +225,16 @@ def chat_command(**words: Any) -> int:
     while True:
         try:
             line = read().strip()
+            if line in {"/quit", "/exit", "/q"}:
+                return 0
+            if line:
+                chat.turn(line)
         except EOFError:
             return 0
         except KeyboardInterrupt:
             click.echo("", err=True)
-            continue
-        if line in {"/quit", "/exit", "/q"}:
-            return 0
-        if line:
-            try:
-                chat.turn(line)
-            except KeyboardInterrupt:
-                click.echo("", err=True)
-            except VademecumError as error:
-                click.echo(f"vade: {visible(str(error))}", err=True)
+        except VademecumError as error:
+            click.echo(f"vade: {visible(str(error))}", err=True)
 
 
 def _reader(chat: Chat) -> Callable[[], str]:

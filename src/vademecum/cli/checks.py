@@ -18,7 +18,6 @@ from vademecum.config import LoadedConfig, SandboxName, load_config
 from vademecum.context import Context
 from vademecum.errors import (
     ConfigError,
-    ModelFailed,
     SandboxFailed,
     ToolRefused,
     ToolsUnsupported,
@@ -67,7 +66,8 @@ def checks_of_place(
 ) -> Iterator[HealthCheck]:
     """Check rules, sandbox, roots, cache, packages and model; call the model if it was ``asked`` for."""
     config = load_config(context)
-    yield _rules(config)
+    rules = counted(len(config.user.permissions) + len(config.project.permissions), "rule")
+    yield HealthCheck("permissions", "ok", f"{rules} besides the defaults")
     yield from _trusted(config, context)
     yield _sandbox(config.settings.execution.sandbox)
     yield _roots(index.report)
@@ -77,12 +77,6 @@ def checks_of_place(
     yield from _model(provider, context)
     if asked is not None:
         yield from _called(provider, context)
-
-
-def _rules(config: LoadedConfig) -> HealthCheck:
-    """Count the rules of the configuration."""
-    count = len(config.user.permissions) + len(config.project.permissions)
-    return HealthCheck("permissions", "ok", f"{counted(count, 'rule')} besides the defaults")
 
 
 def _trusted(config: LoadedConfig, context: Context) -> Iterator[HealthCheck]:
@@ -162,17 +156,17 @@ def _packages(usage: EnvironmentUsage, context: Context) -> HealthCheck:
 
 def _model(provider: str, context: Context) -> list[HealthCheck]:
     """Check the model that ``vade run`` takes here, and what it needs, without calling it."""
+    fix = f"Correct model.provider in {_CONFIG}."
     try:
         services = services_of(context)
         kind, name = kind_and_name(provider, services)
     except ConfigError as error:
-        return [HealthCheck("model", "problem", str(error), f"Correct model.provider in {_CONFIG}.")]
+        return [HealthCheck("model", "problem", str(error), fix)]
     if kind in {"offline", "mock"}:
         return [HealthCheck("model", "ok", "offline, by rules, not a language model: no key, no network")]
     if kind not in services:
         if Path(name).is_file():
             return [HealthCheck("model", "ok", provider)]
-        fix = f"Correct model.provider in {_CONFIG}."
         return [HealthCheck("model", "problem", f"there is no file {Path(name)}", fix)]
     package = services[kind].package
     found = HealthCheck("model", "ok", f"{provider}, by the package {package}")
@@ -205,16 +199,12 @@ def _called(provider: str, context: Context) -> Iterator[HealthCheck]:
     name = "model call"
     try:
         chosen = model_for(provider, load_config(context), context)
-    except VademecumError as error:
-        yield HealthCheck(name, "problem", str(error), "Correct it, and try again.")
-        return
-    if not isinstance(chosen, ServedModel):
-        yield HealthCheck(name, "ok", f"{provider} calls nobody")
-        return
-    started = time.monotonic()
-    try:
+        if not isinstance(chosen, ServedModel):
+            yield HealthCheck(name, "ok", f"{provider} calls nobody")
+            return
+        started = time.monotonic()
         tools = _tools(chosen)
-    except ModelFailed as error:
+    except VademecumError as error:
         yield HealthCheck(name, "problem", str(error), "Check the key, the name and the address.")
         return
     yield HealthCheck(name, "ok", f"{provider} answers in {time.monotonic() - started:.1f} s")

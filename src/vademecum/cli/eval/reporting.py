@@ -14,7 +14,7 @@ import click
 from vademecum.cli.indexing import html_option
 from vademecum.cli.main import group
 from vademecum.cli.output.printing import BAR_CHARS, CommandResult, StatusLine, command, counted, paint
-from vademecum.cli.output.skill_text import Cell, table_lines, table_widths, terminal_width
+from vademecum.cli.output.skill_text import Cell, shortened, table_lines, table_widths, terminal_width
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
 from vademecum.evals.reports import texts
@@ -34,7 +34,7 @@ from vademecum.runs.record import check_place, runs_directory
 from vademecum.skill.text import visible
 
 MAX_LISTED = 40
-MAX_WHY_CHARS = 160
+MAX_WHY_WIDTH = 160
 
 _MARKS = {
     "pass": ("✓", "green"),
@@ -104,16 +104,12 @@ def suites_home(context: Context) -> Path:
     return runs.parent / "evals"
 
 
-def results_home(context: Context) -> Path:
-    """Return the directory of the results of evaluations."""
-    return suites_home(context) / "results"
-
-
 def _evaluation(wanted: str | None, context: Context) -> Evaluation:
+    results = suites_home(context) / "results"
     if wanted is not None:
-        named = results_home(context) / Path(wanted).name
+        named = results / Path(wanted).name
         return read_evaluation(Path(wanted).absolute() if Path(wanted, HEADER).exists() else named)
-    known = sorted(results_home(context).glob(f"*/{HEADER}"), key=lambda path: path.stat().st_mtime)
+    known = sorted(results.glob(f"*/{HEADER}"), key=lambda path: path.stat().st_mtime)
     if not known:
         raise CaseRefused("There are no results yet: vade eval run SUITE makes some.", code="no-suite")
     return read_evaluation(known[-1].parent)
@@ -189,7 +185,7 @@ def _case_lines(story: Story, rows: Sequence[CaseRow], *, several: bool) -> Iter
         name = f"{row.case} ({row.configuration})" if several else row.case
         mark = "" if row.mark in {"pass", "fail"} else f" {row.mark}"
         why = texts.why_of(row)
-        said = visible(f": {_cut(why)}" if why else "")
+        said = visible(f": {shortened(why, MAX_WHY_WIDTH)}" if why else "")
         yield f"{paint(sign, style)} {paint(visible(name), 'bold')}{mark}{said}"
     if all(row.mark == "pass" for row in rows):
         return
@@ -202,11 +198,7 @@ def _case_lines(story: Story, rows: Sequence[CaseRow], *, several: bool) -> Iter
     for name, text in told.items():
         flat = " ".join(text.split())
         if flat:
-            yield paint(f"    {visible(name)}: {visible(_cut(flat))}", "dim")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_WHY_CHARS else f"{text[:MAX_WHY_CHARS]}…"
+            yield paint(f"    {visible(name)}: {visible(shortened(flat, MAX_WHY_WIDTH))}", "dim")
 
 
 def _figure_lines(summary: Summary) -> Iterator[str]:

@@ -13,7 +13,7 @@ import click
 from msgspec import structs
 
 from vademecum.cli.approving import allow_option
-from vademecum.cli.eval.reporting import EvalProgress, eval_command, results_home, suites_home, summary_lines
+from vademecum.cli.eval.reporting import EvalProgress, eval_command, suites_home, summary_lines
 from vademecum.cli.indexing import IndexWords, complete_names, index_options, model_option, name_argument
 from vademecum.cli.output.printing import CommandResult, command, counted, yes_option
 from vademecum.context import Context
@@ -123,7 +123,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     )
     wanted = ways.by_model(base, models)
     wanted = ways.with_and_without(wanted, without, index) if without else wanted
-    place = Path(out).absolute() if out else results_home(context) / found.name
+    place = Path(out).absolute() if out else suites_home(context) / "results" / found.name
     copied = Path(project).absolute() if project else None
     workshop = EvalSettings(index, place, copied, dict(os.environ))
     for name in {*models, judge} - {"", "case", "mock"}:
