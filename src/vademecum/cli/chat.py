@@ -104,8 +104,16 @@ class Chat:
             click.echo(f"{mark} /{skill.name}  {visible(skill.description)[:80]}")
 
     def _say(self, line: str) -> None:
-        progress = _ChatProgress()
-        self.conversation.session.listener = progress
+        is_drawn = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        progress = _MarkdownProgress() if is_drawn else RunProgress()
+
+        def listener(event: Event) -> None:
+            progress(event)
+            if event.type == "tool_called" and event.data.get("ok") and event.data.get("tool") in _CHANGES:
+                progress.done()
+                _tell_change(event.data)
+
+        self.conversation.session.listener = listener
         try:
             outcome = self.conversation.run(line)
         finally:
@@ -116,81 +124,58 @@ class Chat:
         _tell(outcome.outputs)
 
 
+def _tell_change(call: dict[str, Any]) -> None:
+    path = (call.get("parameters") or {}).get("path") or call["result"].get("path", "")
+    click.echo(f"✓ {_CHANGES[call['tool']]} {visible(str(path))}", err=True)
+
+
 def _tell(outputs: Iterable[Output]) -> None:
-    """Say where each output is, on standard error."""
     for output in outputs:
         click.echo(told_of(Saved(output)), err=True)
 
 
-class _ChatProgress(RunProgress):
-    """Show a run: the answer as Markdown while it comes, and the changes that a person approved."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._page = _Page() if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else None
-
-    def __call__(self, event: Event) -> None:
-        """Show an event."""
-        super().__call__(event)
-        if event.type == "tool_called" and event.data.get("ok") and event.data.get("tool") in _CHANGES:
-            self.done()
-            path = (event.data.get("parameters") or {}).get("path") or event.data["result"].get("path", "")
-            click.echo(f"✓ {_CHANGES[event.data['tool']]} {visible(str(path))}", err=True)
-
-    def write(self, text: str) -> None:
-        """Print a piece of the answer."""
-        if self._page is None:
-            super().write(text)
-        else:
-            self.done()
-            self._page.add(escaped_lines(text))
-
-    def end(self) -> None:
-        """Print what is left."""
-        super().end()
-        if self._page is not None:
-            self._page.end()
-
-
-class _Page:
-    """Print Markdown while it comes: whole blocks stay, and the last one is drawn again as it grows."""
+class _MarkdownProgress(RunProgress):
+    """Print an answer as Markdown while it comes: whole blocks stay, the last is drawn again as it grows."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
         from rich.markdown import Markdown
 
+        super().__init__()
         self._console = Console()
         self._markdown = Markdown
-        self._live = Live(
+        self._block = Live(
             console=self._console,
             auto_refresh=False,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._rest = ""
-        self._drawn = 0.0
+        self._text = ""
+        self._block_drawn = 0.0
 
-    def add(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Take a piece; what came is drawn at once, and at most every twentieth of a second."""
-        self._rest += text
-        if time.monotonic() - self._drawn < _SECONDS_BETWEEN:
+        self.done()
+        self._text += escaped_lines(text)
+        if time.monotonic() - self._block_drawn < _SECONDS_BETWEEN:
             return
-        self._live.start()
-        whole, self._rest = whole_blocks(self._rest)
+        self._block.start()
+        whole, self._text = whole_blocks(self._text)
         if whole:
             self._console.print(self._markdown(whole))
-        last = "\n".join(self._rest.split("\n")[2 - self._console.height :])
-        self._live.update(self._markdown(last), refresh=True)
-        self._drawn = time.monotonic()
+        last = "\n".join(self._text.split("\n")[2 - self._console.height :])
+        self._block.update(self._markdown(last), refresh=True)
+        self._block_drawn = time.monotonic()
 
     def end(self) -> None:
         """Print the last block."""
-        self._live.stop()
-        if self._rest.strip():
-            self._console.print(self._markdown(self._rest))
-        self._rest, self._drawn = "", 0.0
+        self.done()
+        self._block.stop()
+        if self._text.strip():
+            self._console.print(self._markdown(self._text))
+        self._text, self._block_drawn = "", 0.0
 
 
 def whole_blocks(text: str) -> tuple[str, str]:
