@@ -19,7 +19,6 @@ from vademecum.skill.text import visible
 from vademecum.version import VERSION
 
 FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, BROKEN, INTERRUPTED = 1, 2, 3, 4, 5, 130
-MAX_SUMMARY_CHARS = 300
 
 # Every command by its group in the help, with its module and its line in the help. The lines are here and not
 # in the modules, so that printing the help imports none of them.
@@ -91,7 +90,7 @@ _OTHER_WORDS = {
 
 
 class Group(click.Group):
-    """A group of commands whose help cuts no line and whose errors suggest a command."""
+    """A group of commands whose errors suggest a command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -107,14 +106,6 @@ class Group(click.Group):
         path = ctx.command_path
         hint = meant(near and f"{path} {near}", otherwise=f"'{path} --help' lists the commands.")
         raise click.UsageError(f"There is no command {name!r}: {hint}", ctx)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one entry for each command; click itself cuts what does not fit on a line."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, command.get_short_help_str(MAX_SUMMARY_CHARS)) for name, command in found if command]
-            )
 
 
 def group(name: str, words: str) -> Group:

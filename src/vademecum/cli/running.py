@@ -163,7 +163,6 @@ def model_for(wanted: str | None, config: LoadedConfig, context: Context) -> Mod
 
 
 def _cost(stats: Mapping[str, Any], price: PriceSettings) -> str:
-    """Return what a run cost."""
     cached = stats.get("cached_tokens", 0)
     of_cached = price.input if price.cached is None else price.cached
     total = (stats["input_tokens"] - cached) * price.input + cached * of_cached

@@ -67,7 +67,6 @@ def show_command(*, run_id: str | None, page: str | None) -> CommandResult:
 
 
 def _timeline(run: PastRun) -> Iterator[str]:
-    """Yield one run step by step."""
     yield paint(visible(f"{run.run_id}  {run.status}  {run.seconds:.1f} s"), "bold")
     for entry in timeline(run):
         sign, style = SIGNS[entry.mark]

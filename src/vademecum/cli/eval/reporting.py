@@ -6,6 +6,7 @@ What did not pass comes first, and why; then the rates, then what they are worth
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -236,16 +237,14 @@ class EvalProgress(StatusLine):
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock=clock)
-        self._ran = self._passed = self._judged = 0
+        self._outcomes = Counter[str]()
         self.finished, self.total = 0, 0
 
     def __call__(self, *, done: int, total: int, result: CaseResult | None) -> None:
         """Count a result and draw the bar."""
         self.finished, self.total = done, total
         if result is not None:
-            self._ran += 1
-            self._judged += result.outcome in {"pass", "fail"}
-            self._passed += result.outcome == "pass"
+            self._outcomes[result.outcome] += 1
         if self.is_due():
             self.show(self.line(self._drawn))
 
@@ -253,8 +252,9 @@ class EvalProgress(StatusLine):
         """Return the bar with the rate and the time left."""
         filled = round(BAR_CHARS * self.finished / self.total) if self.total else BAR_CHARS
         bar = f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {self.finished:,} of {self.total:,}"
-        rate = f", {self._passed / self._judged:.0%} pass" if self._judged else ""
-        if not self._ran:
-            return bar + rate
-        left = (self.total - self.finished) * (now - self._started) / self._ran
+        if not self._outcomes:
+            return bar
+        judged = self._outcomes["pass"] + self._outcomes["fail"]
+        rate = f", {self._outcomes['pass'] / judged:.0%} pass" if judged else ""
+        left = (self.total - self.finished) * (now - self._started) / self._outcomes.total()
         return f"{bar}{rate}, {int(left) // 60}:{int(left) % 60:02} left"

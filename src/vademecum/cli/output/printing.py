@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vademecum.session.base import Result
 
 MAX_LISTED_FILES = 1000
+MAX_SUMMARY_CHARS = 300
 MAX_LINE_CHARS = 100
 BAR_CHARS = 24
 _SECONDS_BETWEEN = 0.1
@@ -78,6 +79,13 @@ class CommandResult(NamedTuple):
             click.echo(sentence, err=True)
 
 
+class _Command(click.Command):
+    """A command whose line in the help of its group is not cut."""
+
+    def get_short_help_str(self, limit: int = MAX_SUMMARY_CHARS) -> str:
+        return super().get_short_help_str(MAX_SUMMARY_CHARS)
+
+
 def command(
     name: str, group: click.Group | None = None, **settings: Any
 ) -> Callable[[Callable[..., CommandResult]], click.Command]:
@@ -90,7 +98,7 @@ def command(
             answer.print(as_json=as_json)
             return answer.code
 
-        found = json_option(click.command(name, click.Command, **settings)(printed))
+        found = json_option(click.command(name, _Command, **settings)(printed))
         if group is not None:
             group.add_command(found)
         return found
@@ -162,11 +170,9 @@ class StatusLine:
         self._shown = True
 
     def __enter__(self) -> Self:
-        """Return the line."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the line."""
         self.done()
 
     def done(self) -> None:

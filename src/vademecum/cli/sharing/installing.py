@@ -269,7 +269,6 @@ def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> CommandResult:
 
 
 def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Failure]) -> CommandResult:
-    """Return what was done and what was not."""
     problems = [{"source": one.name, "code": one.error.code, "message": str(one.error)} for one in failures]
     broken = any(isinstance(failure.error, IntegrityFailed) for failure in failures)
     code = BROKEN if broken else FOUND_PROBLEMS if failures else 0
