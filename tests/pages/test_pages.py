@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from vademecum.pages.charts import dots, heat_map, lines, nice_ticks, rates
-from vademecum.pages.phrases import catalogue, chinese
-from vademecum.pages.render import MAX_PAGE_BYTES, asset, render, rich_text
+from vademecum.pages.render import MAX_PAGE_BYTES, asset, catalogue, chinese, render, rich_text
 from vademecum.pages.run import Back, conversation, run_page, spans
 from vademecum.runs.record import Event
 from vademecum.runs.stored import PastRun

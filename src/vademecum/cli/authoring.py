@@ -54,9 +54,8 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool) -> CommandResult:
         lines = settings.security.max_skill_body_lines
         verdicts += [validate_skill(place, reading=reading, max_body_lines=lines) for place in places]
         verdicts += unreachable
-    return CommandResult(
-        verdicts, _verdict_lines(verdicts), 0 if all(verdict.valid for verdict in verdicts) else 1
-    )
+    code = 0 if all(verdict.valid for verdict in verdicts) else 1
+    return CommandResult(verdicts, _verdict_lines(verdicts), code)
 
 
 def _verdict_lines(verdicts: list[Validation]) -> Iterator[str]:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from markupsafe import Markup
 
-from vademecum.pages.phrases import chinese
-from vademecum.pages.render import drawn
+from vademecum.pages.render import chinese, drawn
 
 # About as wide as a card on a phone or one of two on a desktop, so that texts have their own size there.
 WIDTH = 420

@@ -6,11 +6,11 @@ import base64
 import csv
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from io import StringIO
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -38,7 +38,6 @@ MAX_STEP_CHARS = 4000
 MAX_SPANS = 200
 MAX_TURN_CHARS = 8000
 
-Item = TypeVar("Item")
 Kind = Literal["model", "call", "wrong", "approval", "child"]
 
 _PICTURES = {
@@ -89,10 +88,6 @@ class PageBudget:
         self.left -= len(escape(cut).encode("utf-8", "replace"))
         return cut
 
-    def while_left(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield items as long as there is room."""
-        return takewhile(lambda _: self.left > 0, items)
-
     def read(self, path: Path | str, cap: int) -> bytes:
         """Return a file, or nothing if it is not there or does not fit any more."""
         try:
@@ -111,7 +106,8 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
     entries = [entry for entry in timeline(run) if entry.mark != "plan"]
     bars = list(islice(spans(run), MAX_SPANS))
     outputs = [_shown_output(output, room) for event in run.events for output in outputs_of(event, run.place)]
-    steps = [_step(entry, run, room) for entry in room.while_left(entries[:MAX_STEPS])]
+    steps = [_step(entry, run, room) for entry in entries[:MAX_STEPS] if room.left > 0]
+    said_until_full = takewhile(lambda _: talk.left > 0, conversation(run))
     return render(
         "run",
         run=run,
@@ -125,9 +121,7 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
         outputs=outputs,
         steps=steps,
         hidden=len(entries) - len(steps),
-        messages=[
-            (role, talk.take(text, MAX_TURN_CHARS)) for role, text in talk.while_left(conversation(run))
-        ],
+        messages=[(role, talk.take(text, MAX_TURN_CHARS)) for role, text in said_until_full],
     )
 
 

@@ -60,7 +60,8 @@ def page(summary: Summary, links: Mapping[str, str]) -> str:
     room = PageBudget(MAX_CONTENT_BYTES)
     stories = [
         _story(number, story, rows[story.case], links, room)
-        for number, story in room.while_left(enumerate(summary.stories[:MAX_STORIES], 1))
+        for number, story in enumerate(summary.stories[:MAX_STORIES], 1)
+        if room.left > 0
     ]
     rates = [
         (c.configuration, c.rate.rate if c.rate.cases else None, *astuple(c.rate.interval))
