@@ -107,7 +107,7 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
     bars = list(islice(spans(run), MAX_SPANS))
     outputs = [_shown_output(output, room) for event in run.events for output in outputs_of(event, run.place)]
     steps = [_step(entry, run, room) for entry in entries[:MAX_STEPS] if room.left > 0]
-    said_until_full = takewhile(lambda _: talk.left > 0, conversation(run))
+    turns = takewhile(lambda _: talk.left > 0, conversation(run))
     return render(
         "run",
         run=run,
@@ -121,7 +121,7 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
         outputs=outputs,
         steps=steps,
         hidden=len(entries) - len(steps),
-        messages=[(role, talk.take(text, MAX_TURN_CHARS)) for role, text in said_until_full],
+        messages=[(role, talk.take(text, MAX_TURN_CHARS)) for role, text in turns],
     )
 
 
