@@ -17,6 +17,7 @@ from tests.support import Place, write_skill
         ("permissions lsit", 2, "There is no command 'lsit': did you mean 'vade permissions list'?"),
         ("runs zzz", 2, "There is no command 'zzz': 'vade runs --help' lists the commands."),
         ("remove x", 2, "There is no command 'remove': did you mean 'vade uninstall'?"),
+        ("runs ls", 2, "There is no command 'ls': did you mean 'vade runs list'?"),
         ("help lits", 2, "There is no command 'lits': did you mean 'vade list'?"),
         ("--jsn", 2, "No such option '--jsn': did you mean '--json'?"),
         ("install --scop user x", 2, "No such option '--scop': did you mean '--scope'?"),

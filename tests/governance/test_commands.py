@@ -234,7 +234,9 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_done(village:
     assert simulate(village, "--report", "town").code == 2
 
 
-def test_a_bar_on_a_terminal(village: Here) -> None:
+def test_a_bar_on_a_terminal_for_what_takes_longer_than_a_second(village: Here) -> None:
+    slow = SIMULATION.replace("setting.progress()", '__import__("time").sleep(0.3); setting.progress()')
+    (village.cwd / "town/simulation.py").write_text(slow, "utf-8")
     code = "from vademecum.cli.main import main; main()"
     words = ("govern", "simulate", "town", "--agents", "10", "--steps", "3", "--no-record")
     ours, theirs = pty.openpty()
@@ -249,7 +251,7 @@ def test_a_bar_on_a_terminal(village: Here) -> None:
     shown = os.read(ours, 100_000).decode()
     os.close(ours)
     assert "simulating" in shown
-    assert "100%" in shown
+    assert "100 % (6)" in shown
     assert b"simulating" not in done.stdout
 
 

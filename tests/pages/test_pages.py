@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from vademecum.pages.charts import Dot, RateBar, dots, heat_map, lines, nice_ticks, rates
-from vademecum.pages.phrases import catalogue, chinese
-from vademecum.pages.render import MAX_PAGE_BYTES, asset, render, rich_text
+from vademecum.pages.charts import dots, heat_map, lines, nice_ticks, rates
+from vademecum.pages.render import MAX_PAGE_BYTES, asset, catalogue, chinese, render, rich_text
 from vademecum.pages.run import Back, conversation, run_page, spans
 from vademecum.runs.record import Event
 from vademecum.runs.stored import PastRun, timeline
@@ -249,7 +248,7 @@ def test_a_waterfall_and_a_conversation(tmp_path: Path) -> None:
         ("wrong", 0.1),
         ("child", 1.0),
     ]
-    assert [message.role for message in conversation(run)] == ["user", "assistant"]
+    assert [role for role, _ in conversation(run)] == ["user", "assistant"]
     page = run_page(run)
     assert page.count("1 changes") == 1  # the plan is there once
     assert ("Rule:" in page, "ask: x" in page) == (True, True)
@@ -285,10 +284,10 @@ def test_a_figure_that_one_run_alone_has_differs() -> None:
 
 def test_charts_draw_values_and_nothing_else() -> None:
     assert nice_ticks(97) == [0, 20, 40, 60, 80, 100]
-    two = dots([Dot(1.0, 1.0, 0, "a"), Dot(1.0, 1.0, 0, "b"), Dot(3.0, 0.0, 0, "c")], unit="turns")
+    two = dots([(1.0, 1.0, 0, "a"), (1.0, 1.0, 0, "b"), (3.0, 0.0, 0, "c")], unit="turns")
     assert two.count("<circle") == 2
     assert ">2</text>" in two
-    assert "–" in rates([RateBar("none", None, 0.0, 1.0)])
+    assert "–" in rates([("none", None, 0.0, 1.0)])
     assert heat_map(["a"], ["a", "b"], {("a", "a"): 3}, {("a", "a")}).count("<rect") == 2
     assert lines([("red", [1, 2], True)], top=2, label=("x", "x")).count("stroke-dasharray") == 1
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from vademecum.cli.indexing import scope_root
+from vademecum.cli.indexing import scope_option, scope_root
 from vademecum.cli.output.printing import MARKS, CommandResult, command, counted, json_option, paint
 from vademecum.cli.output.skill_text import problem_line
 from vademecum.config import ScanSettings, load_config
@@ -54,9 +54,8 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool) -> CommandResult:
         lines = settings.security.max_skill_body_lines
         verdicts += [validate_skill(place, reading=reading, max_body_lines=lines) for place in places]
         verdicts += unreachable
-    return CommandResult(
-        verdicts, _verdict_lines(verdicts), 0 if all(verdict.valid for verdict in verdicts) else 1
-    )
+    code = 0 if all(verdict.valid for verdict in verdicts) else 1
+    return CommandResult(verdicts, _verdict_lines(verdicts), code)
 
 
 def _verdict_lines(verdicts: list[Validation]) -> Iterator[str]:
@@ -86,12 +85,7 @@ def _skills_at(path: str, settings: ScanSettings) -> tuple[list[str], list[Valid
 @click.command("new")
 @click.argument("name", required=False)
 @click.option("--description", help="What the skill does and when to use it.")
-@click.option(
-    "--scope",
-    type=click.Choice(["project", "user"]),
-    default="project",
-    help="The .agent/skills of the project or of your home directory (default: project).",
-)
+@scope_option("The .agent/skills of the project or of your home directory.")
 @click.option(
     "--dir", "parent", type=click.Path(file_okay=False), help="Parent directory, instead of --scope."
 )

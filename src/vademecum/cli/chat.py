@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 import time
@@ -103,8 +104,16 @@ class Chat:
             click.echo(f"{mark} /{skill.name}  {visible(skill.description)[:80]}")
 
     def _say(self, line: str) -> None:
-        progress = _ChatProgress()
-        self.conversation.session.listener = progress
+        is_drawn = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        progress = _MarkdownProgress() if is_drawn else RunProgress()
+
+        def listener(event: Event) -> None:
+            progress(event)
+            if event.type == "tool_called" and event.data.get("ok") and event.data.get("tool") in _CHANGES:
+                progress.done()
+                _tell_change(event.data)
+
+        self.conversation.session.listener = listener
         try:
             outcome = self.conversation.run(line)
         finally:
@@ -115,87 +124,58 @@ class Chat:
         _tell(outcome.outputs)
 
 
+def _tell_change(call: dict[str, Any]) -> None:
+    path = (call.get("parameters") or {}).get("path") or call["result"].get("path", "")
+    click.echo(f"✓ {_CHANGES[call['tool']]} {visible(str(path))}", err=True)
+
+
 def _tell(outputs: Iterable[Output]) -> None:
-    """Say where each output is, on standard error."""
     for output in outputs:
         click.echo(told_of(Saved(output)), err=True)
 
 
-class _ChatProgress(RunProgress):
-    """Show a run: the answer as Markdown while it comes, and the changes that a person approved."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._page = _Page() if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else None
-
-    def __call__(self, event: Event) -> None:
-        """Show an event."""
-        if self._page is not None and event.type == "answer_piece":
-            self.write(event.data["text"])
-            self.printed += event.data["text"]
-        elif self._page is None or event.type != "run_finished":
-            if self._page is not None and event.type == "answer_withdrawn":
-                self._page.end()
-            super().__call__(event)
-        if event.type == "tool_called" and event.data.get("ok") and event.data.get("tool") in _CHANGES:
-            self.done()
-            path = (event.data.get("parameters") or {}).get("path") or event.data["result"].get("path", "")
-            click.echo(f"✓ {_CHANGES[event.data['tool']]} {visible(str(path))}", err=True)
-
-    def write(self, text: str) -> None:
-        """Print a piece of the answer."""
-        self.done()
-        if self._page is None:
-            click.echo(escaped_lines(text))
-        else:
-            self._page.add(escaped_lines(text))
-
-    def end(self) -> None:
-        """Print what is left."""
-        self.done()
-        if self._page is not None:
-            self._page.end()
-
-
-class _Page:
-    """Print Markdown while it comes: whole blocks stay, and the last one is drawn again as it grows."""
+class _MarkdownProgress(RunProgress):
+    """Print an answer as Markdown while it comes: whole blocks stay, the last is drawn again as it grows."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
         from rich.markdown import Markdown
 
+        super().__init__()
         self._console = Console()
         self._markdown = Markdown
-        self._live = Live(
+        self._block = Live(
             console=self._console,
             auto_refresh=False,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._rest = ""
-        self._drawn = 0.0
+        self._text = ""
+        self._block_drawn = 0.0
 
-    def add(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Take a piece; what came is drawn at once, and at most every twentieth of a second."""
-        self._rest += text
-        if time.monotonic() - self._drawn < _SECONDS_BETWEEN:
+        self.done()
+        self._text += escaped_lines(text)
+        if time.monotonic() - self._block_drawn < _SECONDS_BETWEEN:
             return
-        self._live.start()
-        whole, self._rest = whole_blocks(self._rest)
+        self._block.start()
+        whole, self._text = whole_blocks(self._text)
         if whole:
             self._console.print(self._markdown(whole))
-        last = "\n".join(self._rest.split("\n")[2 - self._console.height :])
-        self._live.update(self._markdown(last), refresh=True)
-        self._drawn = time.monotonic()
+        last = "\n".join(self._text.split("\n")[2 - self._console.height :])
+        self._block.update(self._markdown(last), refresh=True)
+        self._block_drawn = time.monotonic()
 
     def end(self) -> None:
         """Print the last block."""
-        self._live.stop()
-        if self._rest.strip():
-            self._console.print(self._markdown(self._rest))
-        self._rest, self._drawn = "", 0.0
+        self.done()
+        self._block.stop()
+        if self._text.strip():
+            self._console.print(self._markdown(self._text))
+        self._text, self._block_drawn = "", 0.0
 
 
 def whole_blocks(text: str) -> tuple[str, str]:
@@ -230,20 +210,16 @@ def chat_command(**words: Any) -> int:
     while True:
         try:
             line = read().strip()
+            if line in {"/quit", "/exit", "/q"}:
+                return 0
+            if line:
+                chat.turn(line)
         except EOFError:
             return 0
         except KeyboardInterrupt:
             click.echo("", err=True)
-            continue
-        if line in {"/quit", "/exit", "/q"}:
-            return 0
-        if line:
-            try:
-                chat.turn(line)
-            except KeyboardInterrupt:
-                click.echo("", err=True)
-            except VademecumError as error:
-                click.echo(f"vade: {visible(str(error))}", err=True)
+        except VademecumError as error:
+            click.echo(f"vade: {visible(str(error))}", err=True)
 
 
 def _reader(chat: Chat) -> Callable[[], str]:
@@ -295,13 +271,6 @@ def completions(chat: Chat, typed: str, *, is_first: bool) -> list[str]:
         return [word for word in words if word.startswith(typed)]
     if typed.startswith("$"):
         return [f"${name}" for name in chat.names if f"${name}".startswith(typed)]
-    place, start = os.path.split(typed)
-    try:
-        found = sorted(os.scandir(chat.context.cwd / place), key=lambda entry: entry.name)
-    except (OSError, ValueError):
-        return []
-    return [
-        os.path.join(place, entry.name) + ("/" if entry.is_dir() else "")
-        for entry in found
-        if entry.name.startswith(start) and (start.startswith(".") or not entry.name.startswith("."))
-    ][:MAX_COMPLETIONS]
+    here = chat.context.cwd
+    paths = sorted(glob.glob(f"{glob.escape(typed)}*", root_dir=here))[:MAX_COMPLETIONS]
+    return [f"{path}/" if (here / path).is_dir() else path for path in paths]

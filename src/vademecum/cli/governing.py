@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import click
 
-from vademecum.cli.indexing import complete_runs, repeatable
+from vademecum.cli.indexing import complete_runs, html_option, model_option, repeatable, together
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import CommandResult, command, counted
+from vademecum.cli.output.printing import CommandResult, ProgressBar, command, counted
+from vademecum.cli.output.skill_text import table_lines
+from vademecum.cli.runs import run_or_latest
 from vademecum.context import Context
 from vademecum.errors import CharterRefused, FileRefused, VademecumError
 from vademecum.files import read_capped, write_atomic
@@ -26,7 +27,6 @@ from vademecum.governance.state import Ledger
 from vademecum.masking import Secrets
 from vademecum.models import choose_model
 from vademecum.runs.record import Record, new_run, runs_directory
-from vademecum.runs.stored import read_run, run_ids
 from vademecum.simulation.setting import PROGRAM, Setting, Simulate, Simulated, load_simulation
 from vademecum.skill.skill import Problem
 from vademecum.skill.text import visible
@@ -35,7 +35,7 @@ MAX_STATE_BYTES = 16 * 1024 * 1024
 _SIGNS = {True: "✓", False: "✗", None: "·"}
 
 _CHARTER = click.argument("charter", type=click.Path())
-_AGENT_OPTIONS = (
+_agent_options = together(
     click.option("--type", "agent_type", metavar="TYPE", help="The agent's type."),
     click.option("--agent", default="agent", show_default=True, help="The agent's id."),
     click.option(
@@ -48,12 +48,6 @@ _AGENT_OPTIONS = (
     click.option("--step", type=int, default=0, show_default=True, help="The present step."),
     repeatable("--last", "SKILL=STEP", "The step at which the agent last did a skill"),
 )
-
-
-def _agent_options(command: Any) -> Any:
-    for option in reversed(_AGENT_OPTIONS):
-        command = option(command)
-    return command
 
 
 govern_command = group(
@@ -124,11 +118,7 @@ def explain_command(
     """
     held = load_charter(charter)
     if event is not None:
-        directory = runs_directory(Context.current())
-        known = run_ids(directory)
-        stages, about = explain_event(
-            held, read_run(directory, run_id or (known[-1] if known else "none")), event
-        )
+        stages, about = explain_event(held, run_or_latest(run_id), event)
     elif skill is None:
         raise click.UsageError("Name a SKILL, or a recorded intent with --event N.")
     else:
@@ -199,17 +189,8 @@ def _pair(typed: str) -> tuple[str, Any]:
 @click.option("--agents", type=click.IntRange(10, 1_000_000), default=1000, show_default=True)
 @click.option("--steps", type=click.IntRange(1, 10_000), default=50, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option(
-    "--model", "model", metavar="KIND:NAME", help="Let a model decide instead of the agents' own rules."
-)
-@click.option(
-    "--html",
-    "--report",
-    "page",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Page to write (default NAME.html).",
-)
+@model_option("--model", help="Let a model decide instead of the agents' own rules.")
+@html_option("--report", help="Page to write (default NAME.html).")
 @click.option("--no-record", is_flag=True, help="Do not record the outcomes.")
 def simulate_command(  # noqa: PLR0913 - one for each option
     *,
@@ -226,7 +207,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     DIRECTORY contains a skill_registry.yaml and a simulation.py, whose code is run. The same seed gives
     the same bytes. Every outcome of the enforced run is recorded; vade runs replay checks it.
     """
-    from vademecum.simulation.figures import figure, report_of  # which takes 35 ms, for this alone
+    from vademecum.simulation.figures import report_of, rows_of  # which takes 35 ms, for this alone
 
     place = Path(directory)
     name = place.absolute().name
@@ -235,39 +216,41 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         raise click.BadParameter(f"{str(report)!r} cannot be written: name a file in a directory of yours")
     charter, program = load_charter(place), load_simulation(place)
     request = f"simulate {directory} --agents {agents} --steps {steps} --seed {seed}"
-    with _progress(steps * 2) as tick:
-        chosen = choose_model(model) if model else None
-        setting = Setting(charter, agents, steps, seed, model=chosen, progress=tick)
-        with _recording(request, model, no_record=no_record) as (audit, results, run_id):
-            enforced = _simulated(program, replace(setting, audit=audit), place)
-            results.update(enforced.figures)
+    chosen = choose_model(model) if model else None
+    with ProgressBar("simulating") as bar:
+        ticks = count(1)
+        setting = Setting(
+            charter, agents, steps, seed, model=chosen, progress=lambda: bar(next(ticks), 2 * steps)
+        )
+        if no_record:
+            enforced, run_id = _simulated(program, setting, place), None
+        else:
+            enforced, run_id = _recorded(program, setting, place, request=request, model=model or "rules")
         without = _simulated(program, replace(setting, enforced=False), place)
     runs = {"with the charter": enforced, "without": without}
     about = f"{agents:,} agents, {steps} steps, seed {seed}, charter {charter.digest[:19]}…"
     write_atomic(report, report_of(f"Simulation: {name}", about, runs).encode("utf-8"))
     whole = {"charter": charter.digest, "run_id": run_id, "report": report, "runs": runs}
     record = f"   record: vade runs replay {run_id}" if run_id else ""
-    return CommandResult(whole, [about, *_table(runs, figure), f"report: {report}{record}"])
+    rows = [("", list(runs)), *rows_of(runs)]
+    table = table_lines([[(text, "") for text in (name, *cells)] for name, cells in rows])
+    return CommandResult(whole, [about, *table, f"report: {report}{record}"])
 
 
-@contextmanager
-def _recording(
-    request: str, model: str | None, *, no_record: bool
-) -> Iterator[tuple[Audit | None, dict[str, Any], str | None]]:
-    """Give an audit for a run, a dictionary for its results, and its id; with ``no_record``, no audit."""
-    results: dict[str, Any] = {}
-    if no_record:
-        yield None, results, None
-        return
+def _recorded(
+    program: Simulate, setting: Setting, directory: Path, *, request: str, model: str
+) -> tuple[Simulated, str]:
+    """Run the simulation once and record its outcomes; return the id of the record too."""
     context = Context.current()
     secrets = Secrets(context.env)
     record = Record(new_run(runs_directory(context)), secrets=secrets, clock=lambda: 0.0)
     audit = Audit(record, secrets=secrets)
-    record.add("run_started", request=request, model=model or "rules", agent="simulation", skills=0)
-    yield audit, results, record.run_id
+    record.add("run_started", request=request, model=model, agent="simulation", skills=0)
+    found = _simulated(program, replace(setting, audit=audit), directory)
     audit.flush()
-    summary = {"status": "done", "stop_reason": "simulated", "answer": "", "stats": results}
+    summary = {"status": "done", "stop_reason": "simulated", "answer": "", "stats": dict(found.figures)}
     record.finish({"request": request, **summary})
+    return found, record.run_id
 
 
 def _simulated(program: Simulate, setting: Setting, directory: Path) -> Simulated:
@@ -283,23 +266,3 @@ def _simulated(program: Simulate, setting: Setting, directory: Path) -> Simulate
     if not isinstance(found, Simulated):
         raise CharterRefused(f"simulate() in {file} gave no Simulated: return one.")
     return found
-
-
-def _table(runs: dict[str, Simulated], shown_as: Callable[[Any], str]) -> Iterator[str]:
-    """Yield the lines of a table with the figures of all runs."""
-    keys = dict.fromkeys(key for run in runs.values() for key in run.figures)
-    rows = [("", *runs)] + [(key, *(shown_as(run.figures.get(key)) for run in runs.values())) for key in keys]
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        yield "  ".join([row[0].ljust(widths[0]), *cells]).rstrip()
-
-
-@contextmanager
-def _progress(steps: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on standard error if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    with click.progressbar(length=steps, label="simulating", file=sys.stderr) as bar:
-        yield lambda: bar.update(1)

@@ -43,26 +43,19 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 source_option = click.option(
     "--source", type=SOURCES, help="Source of the skill, even if another source overrides it."
 )
-out_option = click.option(
-    "--out", type=click.Path(file_okay=False), metavar="DIR", help="Directory to copy output files to."
-)
+_DIRECTORY = click.Path(file_okay=False)
+out_option = click.option("--out", type=_DIRECTORY, metavar="DIR", help="Directory to copy output files to.")
 
 
-def index_options(command: Command) -> Command:
-    """Give a command ``--root``, ``--no-default-roots`` and ``--lenient``."""
-    for option in (
-        click.option("--lenient", is_flag=True, help="Repair invalid documents instead of leaving them out."),
-        click.option(
-            "--no-default-roots",
-            is_flag=True,
-            help="Search only the directories of --root and VADE_SKILL_ROOTS.",
-        ),
-        repeatable(
-            "--root", "DIR", "Search this directory too, before all others", type=click.Path(file_okay=False)
-        ),
-    ):
-        command = option(command)
-    return command
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return several options as one decorator."""
+
+    def given(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return given
 
 
 def repeatable(
@@ -71,6 +64,24 @@ def repeatable(
     """Return an option that can be given several times, with ``name`` as its parameter."""
     named = [flag, name] if name else [flag]
     return click.option(*named, multiple=True, metavar=metavar, help=f"{words}; repeatable.", **more)
+
+
+def model_option(*names: str, **more: Any) -> Callable[[Command], Command]:
+    """Return an option that names a model."""
+    return click.option(*names, metavar="KIND:NAME", **more)
+
+
+def html_option(*names: str, **more: Any) -> Callable[[Command], Command]:
+    """Return the option that names a page to write."""
+    return click.option("--html", *names, "page", type=click.Path(dir_okay=False), metavar="FILE", **more)
+
+
+_NO_DEFAULTS = "Search only the directories of --root and VADE_SKILL_ROOTS."
+index_options = together(
+    repeatable("--root", "DIR", "Search this directory too, before all others", type=_DIRECTORY),
+    click.option("--no-default-roots", is_flag=True, help=_NO_DEFAULTS),
+    click.option("--lenient", is_flag=True, help="Repair invalid documents instead of leaving them out."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,14 @@ def _tidy(root: Path) -> None:
         click.echo(f"vade: {visible(done)}", err=True)
 
 
+def scope_option(words: str, *names: str) -> Callable[[Command], Command]:
+    """Return the option that chooses between the project and the home directory."""
+    choice = click.Choice(["project", "user"])
+    return click.option(
+        "--scope", *names, "scope", type=choice, default="project", show_default=True, help=words
+    )
+
+
 def scope_root(scope: str, context: Context) -> Path:
     """Return the root of installed skills of the project, or of the home directory."""
     if scope == "user":
@@ -202,7 +221,7 @@ def name_argument(name: str = "name", **more: Any) -> Callable[[Command], Comman
 @completer
 def complete_scripts(context: click.Context, start: str) -> Iterable[str]:
     """Complete a script of the skill that was named before, with or without its directory."""
-    paths = _files(context, "scripts")
+    paths = [path for path in _files(context) if path.startswith("scripts/")]
     return paths if "/" in start else (path.removeprefix("scripts/") for path in paths)
 
 
@@ -228,13 +247,10 @@ def _index(context: click.Context) -> SkillIndex:
     return IndexWords(**words).build(quiet=True)
 
 
-def _files(context: click.Context, *tops: str) -> list[str]:
-    """Return the files of the skill that was named before, or only those below its directories ``tops``."""
+def _files(context: click.Context) -> list[str]:
+    """Return the files of the skill that was named before."""
     from vademecum.skill.assets import list_assets
 
     # After an option that waits for its value, click has not yet assigned the arguments.
     name = context.params.get("name") or "".join(context.args[:1])
-    if not name:
-        return []
-    skill = _index(context).get(_reference(name))
-    return list_assets(skill, tops) if tops else list_assets(skill)
+    return list_assets(_index(context).get(_reference(name))) if name else []

@@ -5,10 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from typing import ClassVar
 
 import click
 
@@ -20,7 +19,6 @@ from vademecum.skill.text import visible
 from vademecum.version import VERSION
 
 FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, BROKEN, INTERRUPTED = 1, 2, 3, 4, 5, 130
-MAX_SUMMARY_CHARS = 300
 
 # Every command by its group in the help, with its module and its line in the help. The lines are here and not
 # in the modules, so that printing the help imports none of them.
@@ -77,6 +75,7 @@ _GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 _MODULES = {name: module for group in _GROUPS.values() for name, (module, _) in group.items()}
+# The names that other tools use for our commands.
 _OTHER_WORDS = {
     "add": "install",
     "create": "new",
@@ -91,10 +90,7 @@ _OTHER_WORDS = {
 
 
 class Group(click.Group):
-    """A group of commands whose help cuts no line and whose errors suggest a command."""
-
-    # The names that other tools use for our commands.
-    other_words: ClassVar[Mapping[str, str]] = {}
+    """A group of commands whose errors suggest a command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -105,18 +101,11 @@ class Group(click.Group):
         # While a shell completes a word, an unfinished word is not an error.
         if ctx.resilient_parsing or name.startswith("-") or name in known:
             return super().resolve_command(ctx, args)
-        near = self.other_words.get(name) or nearest(name, known)
+        other = _OTHER_WORDS.get(name)
+        near = other if other in known else nearest(name, known)
         path = ctx.command_path
         hint = meant(near and f"{path} {near}", otherwise=f"'{path} --help' lists the commands.")
         raise click.UsageError(f"There is no command {name!r}: {hint}", ctx)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one entry for each command; click itself cuts what does not fit on a line."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, command.get_short_help_str(MAX_SUMMARY_CHARS)) for name, command in found if command]
-            )
 
 
 def group(name: str, words: str) -> Group:
@@ -131,8 +120,6 @@ def group(name: str, words: str) -> Group:
 
 
 class _LazyGroup(Group):
-    other_words = _OTHER_WORDS
-
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_MODULES)
 
@@ -208,7 +195,10 @@ def run(words: Sequence[str]) -> int:
     except VademecumError as error:
         if debug:
             raise
-        return _say(_advised(error), _exit_code(error))
+        said = error.in_full
+        if isinstance(error, errors.SkillNotFound) and not error.advice and ":" not in said:
+            said += " `vade list` lists the skills."
+        return _say(said, _exit_code(error))
     except Exception as error:  # a person gets a sentence, not a traceback
         if debug:
             raise
@@ -224,20 +214,11 @@ def _usage(error: click.ClickException) -> str:
     text = error.format_message()
     if isinstance(error, click.NoSuchOption):
         # Without the dashes, which all options share.
-        near = nearest(
-            error.option_name.lstrip("-"), (name.lstrip("-") for name in error.possibilities or ())
-        )
-        text = f"No such option {error.option_name!r}: {meant(near and f'--{near}', otherwise='')}".rstrip(
-            ": "
-        )
+        known = [name.lstrip("-") for name in error.possibilities or ()]
+        near = nearest(error.option_name.lstrip("-"), known)
+        text = f"No such option {error.option_name!r}" + (f": did you mean '--{near}'?" if near else "")
     path = context.command_path if context else "vade"
     return text if text.endswith("?") or "--help" in text else f"{text} ({path} --help)"
-
-
-def _advised(error: VademecumError) -> str:
-    """Return the text of an error, with advice on where to look if it has none."""
-    guessed = not isinstance(error, errors.SkillNotFound) or ":" in str(error)
-    return error.in_full if error.advice or guessed else f"{error} `vade list` lists the skills."
 
 
 _NOT_FOUND = {"missing", "no-charter", "no-run", "no-section", "no-suite", "not-installed"}
@@ -265,10 +246,8 @@ def _say(sentence: str, code: int) -> int:
 
 def _prepare_streams() -> None:
     """Make any text printable on the standard streams, also if they are closed."""
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as the process
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

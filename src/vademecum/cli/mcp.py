@@ -17,6 +17,7 @@ from vademecum.cli.approving import known_agent
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.main import group
 from vademecum.cli.output.printing import CommandResult, command, counted, json_option, print_json
+from vademecum.cli.secrets import typed_secret
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
@@ -114,13 +115,8 @@ def add_command(*, name: str, address: str, has_token: bool) -> CommandResult:
 
     Its skills have the source mcp:NAME. A skill of your own with the same name goes first.
     """
-    token = ""
-    if has_token and sys.stdin.isatty():
-        token = str(click.prompt("Token", hide_input=True, err=True))
-    elif has_token:
-        token = sys.stdin.read().strip()
     source = McpSource(name, Context.current())
-    source.add(address, token=token)
+    source.add(address, token=typed_secret("the token").strip() if has_token else "")
     return CommandResult(source, _lines(source))
 
 

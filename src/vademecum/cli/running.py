@@ -162,10 +162,7 @@ def model_for(wanted: str | None, config: LoadedConfig, context: Context) -> Mod
     return choose_model(wanted or settings.provider, settings.params if same else {}, context=context)
 
 
-def _cost(stats: Mapping[str, Any], price: PriceSettings | None) -> str:
-    """Return what a run cost, if the configuration has a price for its model, else nothing."""
-    if price is None:
-        return ""
+def _cost(stats: Mapping[str, Any], price: PriceSettings) -> str:
     cached = stats.get("cached_tokens", 0)
     of_cached = price.input if price.cached is None else price.cached
     total = (stats["input_tokens"] - cached) * price.input + cached * of_cached
@@ -178,7 +175,8 @@ def _told(outcome: Outcome, price: PriceSettings | None) -> str:
     stats = outcome.stats
     tokens = stats["input_tokens"] + stats["output_tokens"]
     took = [counted(stats["turns"], "turn"), counted(stats["tool_calls"], "tool call")]
-    took += [f"{stats['seconds']:.1f} s", f"{tokens:,} tokens" if tokens else "", _cost(stats, price)]
+    took += [f"{stats['seconds']:.1f} s", f"{tokens:,} tokens" if tokens else ""]
+    took += [_cost(stats, price)] if price else []
     return f"vade: {outcome.status} · {', '.join(filter(None, took))} · vade runs show {outcome.run_id}"
 
 

@@ -9,30 +9,17 @@ from typing import Any
 
 import click
 
-from vademecum.cli.indexing import IndexWords, complete_runs, index_options, out_option
+from vademecum.cli.indexing import IndexWords, complete_runs, html_option, index_options, out_option
 from vademecum.cli.main import group
 from vademecum.cli.output.printing import CommandResult, command, counted, paint
-from vademecum.cli.output.skill_text import terminal_width, wrapped
+from vademecum.cli.output.skill_text import shortened, terminal_width
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
 from vademecum.policy.engine import Policy, allowing
 from vademecum.runs.record import Event, check_place, runs_directory
-from vademecum.runs.stored import PastRun, outputs_of, read_run, run_ids, timeline
+from vademecum.runs.stored import SIGNS, PastRun, outputs_of, read_run, run_ids, timeline
 from vademecum.skill.text import escaped, visible
 from vademecum.tools.exchange import Outputs, recorded
-
-_SIGNS = {
-    "start": ("▶", "bold"),
-    "model": ("·", "dim"),
-    "action": ("→", "cyan"),
-    "ok": ("✓", "green"),
-    "refused": ("✗", "red"),
-    "failed": ("!", "yellow"),
-    "asked": ("?", "magenta"),
-    "plan": ("≡", "blue"),
-    "end": ("■", "bold"),
-    "note": ("·", "dim"),
-}
 
 runs_command = group("runs", "List, show, replay or delete the recorded runs of this project.")
 _run_argument = click.argument("run_id", required=False, shell_complete=complete_runs)
@@ -55,17 +42,15 @@ def _row(run: PastRun) -> str:
     """Return when a run was, how it ended and what was asked, on one line."""
     status = paint(f"{run.status:<12}", "green" if run.status == "done" else "yellow")
     room = terminal_width() - len(run.run_id) - 15
-    first, *rest = wrapped(visible(f"{run.seconds:.1f} s {run.request}"), room)
-    return f"{run.run_id}  {status}{first}{'…' if rest else ''}"
+    return f"{run.run_id}  {status}{shortened(visible(f'{run.seconds:.1f} s {run.request}'), room)}"
 
 
 @command("show", runs_command)
 @_run_argument
-@click.option("--html", "page", type=click.Path(dir_okay=False), metavar="FILE", help="Write HTML instead.")
+@html_option(help="Write HTML instead.")
 def show_command(*, run_id: str | None, page: str | None) -> CommandResult:
     """Show one run step by step (default: the latest)."""
-    directory = runs_directory(Context.current())
-    run = read_run(directory, run_id or _latest(directory))
+    run = run_or_latest(run_id)
     lines = _timeline(run)
     if page is not None:
         from vademecum.files import writable, write_atomic
@@ -81,10 +66,9 @@ def show_command(*, run_id: str | None, page: str | None) -> CommandResult:
 
 
 def _timeline(run: PastRun) -> Iterator[str]:
-    """Yield one run step by step."""
     yield paint(visible(f"{run.run_id}  {run.status}  {run.seconds:.1f} s"), "bold")
     for entry in timeline(run):
-        sign, style = _SIGNS[entry.mark]
+        sign, style = SIGNS[entry.mark]
         yield f"{paint(f'{entry.seconds:7.2f}  {sign} ', style)}{visible(entry.title)}"
         if entry.mark in {"plan", "end", "asked"} and entry.detail:
             for line in entry.detail.splitlines():
@@ -101,12 +85,10 @@ def replay_command(*, run_id: str | None, **words: Any) -> CommandResult:
     """
     from vademecum.agent.replay import replay
 
-    context = Context.current()
-    directory = runs_directory(context)
-    run = read_run(directory, run_id or _latest(directory))
+    run = run_or_latest(run_id)
     started = run.first("run_started")
     allowed = allowing(started.data.get("allow", ()) if started else ())
-    done = replay(run, IndexWords(**words).build(), Policy.load(context, run=allowed))
+    done = replay(run, IndexWords(**words).build(), Policy.load(Context.current(), run=allowed))
     compared, found = done.compared, [*done.differences]
     if run.first("charter") is not None:
         from vademecum.governance.audit import replay_outcomes
@@ -133,8 +115,7 @@ def outputs_command(*, run_id: str | None, out: str | None) -> CommandResult:
     from vademecum.session.session import Session
 
     context = Context.current()
-    directory = runs_directory(context)
-    run = read_run(directory, run_id or _with_outputs(directory))
+    run = run_or_latest(run_id or _with_outputs(runs_directory(context)))
     listed = [each for event in run.events for each in outputs_of(event, run.place)]
     outputs = list(recorded(listed, run.events[0].time if run.events else 0.0))
     session = Session(
@@ -163,13 +144,13 @@ def prune_command(*, keep: int) -> CommandResult:
     return CommandResult({"deleted": gone}, [f"Deleted {counted(len(gone), 'run')}"])
 
 
-def _with_outputs(directory: Path) -> str:
-    """Return the latest run with output files, or the latest of all."""
+def _with_outputs(directory: Path) -> str | None:
+    """Return the latest run with output files."""
     for run_id in reversed(run_ids(directory)):
         run = _read(directory, run_id)
         if any(outputs_of(event, run.place) for event in run.events):
             return run_id
-    return _latest(directory)
+    return None
 
 
 def _read(directory: Path, run_id: str) -> PastRun:
@@ -182,8 +163,10 @@ def _read(directory: Path, run_id: str) -> PastRun:
         return PastRun(run_id, str(directory / run_id), (started, ended))
 
 
-def _latest(directory: Path) -> str:
+def run_or_latest(run_id: str | None) -> PastRun:
+    """Return the run with that id, or the latest of this project."""
+    directory = runs_directory(Context.current())
     known = run_ids(directory)
-    if not known:
+    if not run_id and not known:
         raise RecordDamaged('There are no runs yet. Run: vade run "…".', code="no-run")
-    return known[-1]
+    return read_run(directory, run_id or known[-1])

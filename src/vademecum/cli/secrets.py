@@ -36,12 +36,13 @@ def set_command(context: click.Context, *, name: str, skill: str | None, models:
         raise click.UsageError("Say for whom it is: --skill SKILL or --models.")
     if skill is not None and check(skill, line=None):
         raise ConfigError(f"{skill!r} is not the name of a skill: `vade list` shows the names.")
-    stored = SecretStore(Context.current()).set(name, _value(name), skill=skill)
+    stored = SecretStore(Context.current()).set(name, typed_secret(name), skill=skill)
     where = "the system's keyring" if stored.place == "keyring" else "~/.agent/secrets.json"
     return CommandResult(stored, [f"Kept {name} for {stored.purpose} in {where}"])
 
 
-def _value(name: str) -> str:
+def typed_secret(name: str) -> str:
+    """Return a secret that is typed without echo, or read from standard input."""
     if sys.stdin.isatty():
         return str(click.prompt(f"Value of {name}", hide_input=True, err=True))
     try:

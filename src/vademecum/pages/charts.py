@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from markupsafe import Markup
 
-from vademecum.pages.phrases import chinese
-from vademecum.pages.render import drawn
+from vademecum.pages.render import chinese, drawn
 
 # About as wide as a card on a phone or one of two on a desktop, so that texts have their own size there.
 WIDTH = 420
@@ -18,26 +16,8 @@ MAX_NAMES = 24
 COLOURS = ("var(--blue)", "var(--warn)", "var(--ok)", "var(--asked)", "var(--bad)", "var(--soft)")
 
 
-class RateBar(NamedTuple):
-    """One rate with its interval, as shares of 1."""
-
-    name: str
-    rate: float | None
-    low: float
-    high: float
-
-
-class Dot(NamedTuple):
-    """One point: a cost, a share, whose it is, and what is said about it."""
-
-    x: float
-    y: float
-    series: int
-    label: str
-
-
-def rates(bars: Sequence[RateBar]) -> Markup:
-    """Draw one line for each rate: a dot, and its interval as a bar, over the whole width."""
+def rates(bars: Sequence[tuple[str, float | None, float, float]]) -> Markup:
+    """Draw one line for each name with its rate and the ends of its interval, all as shares of 1."""
     step, top, left = 56, 8, 8.0
     height, wide = step * len(bars) + 34, WIDTH - 2 * left
     parts = []
@@ -45,19 +25,19 @@ def rates(bars: Sequence[RateBar]) -> Markup:
         x = left + wide * share / 100
         anchor = "start" if share == 0 else "end" if share == 100 else "middle"
         parts += [_grid(x, top, x, height - 24), _text(x, height - 6, f"{share} %", "tick", anchor=anchor)]
-    for number, bar in enumerate(bars):
+    for number, (name, rate, low, high) in enumerate(bars):
         y = top + step * number + 36
         colour = COLOURS[number % len(COLOURS)]
-        value = "–" if bar.rate is None else f"{bar.rate:.1%}"
-        ends = {"x1": left + wide * bar.low, "y1": y, "x2": left + wide * bar.high, "y2": y}
+        value = "–" if rate is None else f"{rate:.1%}"
+        ends = {"x1": left + wide * low, "y1": y, "x2": left + wide * high, "y2": y}
         look = {"stroke": colour, "stroke-width": "12", "stroke-linecap": "round", "opacity": ".35"}
         parts += [
-            _text(left, y - 16, _short(bar.name, 44)),
+            _text(left, y - 16, _short(name, 44)),
             _text(left + wide, y - 16, value, "value", anchor="end"),
             _tag("line", {**ends, **look}),
         ]
-        if bar.rate is not None:
-            parts.append(_circle(left + wide * bar.rate, y, 7, fill=colour))
+        if rate is not None:
+            parts.append(_circle(left + wide * rate, y, 7, fill=colour))
     return _svg(height, "Pass rate with 95 % intervals", parts)
 
 
@@ -95,15 +75,18 @@ def heat_map(
     return _svg(round(top + height * len(rows) + 4), "Which skill took whose request", parts)
 
 
-def dots(points: Sequence[Dot], *, unit: str) -> Markup:
-    """Draw points; several at one place are one larger dot with their number."""
-    ticks = nice_ticks(max([*(point.x for point in points), 1.0]))
+def dots(points: Sequence[tuple[float, float, int, str]], *, unit: str) -> Markup:
+    """Draw points: a cost, a share, the number of the series, and what is said about it.
+
+    Several at one place are one larger dot with their number.
+    """
+    ticks = nice_ticks(max([*(cost for cost, *_ in points), 1.0]))
     height, right = 220, WIDTH - 20
     shares = [(share, f"{share:.0%}") for share in (0.0, 0.5, 1.0)]
     place, parts = _axes(ticks, ticks[-1], shares, (48, 30, right, height - 46))
     labels: dict[tuple[float, float, int], list[str]] = {}
-    for point in points:
-        labels.setdefault((point.x, point.y, point.series), []).append(point.label)
+    for cost, share, series, label in points:
+        labels.setdefault((cost, share, series), []).append(label)
     for (cost, share, series), said in labels.items():
         x, y = place(cost, share)
         radius = min(6 + 2.2 * math.sqrt(len(said) - 1), 18)

@@ -6,11 +6,11 @@ import base64
 import csv
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from io import StringIO
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -19,7 +19,7 @@ from vademecum.files import read_capped
 from vademecum.pages.render import MAX_PAGE_BYTES, render, rich_text, said
 from vademecum.paths import contained
 from vademecum.runs.record import Event
-from vademecum.runs.stored import Entry, PastRun, RunOutput, outputs_of, timeline, written
+from vademecum.runs.stored import SIGNS, Entry, PastRun, RunOutput, outputs_of, timeline, written
 
 # What texts and pictures of a run may add to its page; with the steps it stays below MAX_PAGE_BYTES.
 MAX_CONTENT_BYTES = MAX_PAGE_BYTES // 2
@@ -37,7 +37,6 @@ MAX_STEP_CHARS = 4000
 MAX_SPANS = 200
 MAX_TURN_CHARS = 8000
 
-Item = TypeVar("Item")
 Kind = Literal["model", "call", "wrong", "approval", "child"]
 
 _PICTURES = {
@@ -49,18 +48,6 @@ _PICTURES = {
     ".svg": "image/svg+xml",
 }
 _CELL, _HEAD_CELL = Markup("<td>{}</td>"), Markup("<th>{}</th>")
-_SIGNS = {
-    "start": "▶",
-    "model": "·",
-    "action": "→",
-    "ok": "✓",
-    "refused": "✗",
-    "failed": "!",
-    "asked": "?",
-    "plan": "≡",
-    "end": "■",
-    "note": "·",
-}
 # The events that end a wait: which event began it, what it was, and the words for it.
 _WAITS: dict[str, tuple[str, Kind, str, str]] = {
     "model_replied": ("model_asked", "model", "model, turn ", "turn"),
@@ -88,13 +75,6 @@ class Span(NamedTuple):
     width: float
 
 
-class ConversationTurn(NamedTuple):
-    """One message of the conversation."""
-
-    role: Literal["user", "assistant", "tool"]
-    text: str
-
-
 class PageBudget:
     """The bytes of content that a page may still take."""
 
@@ -106,10 +86,6 @@ class PageBudget:
         cut = text[: max(0, min(most, self.left))]
         self.left -= len(escape(cut).encode("utf-8", "replace"))
         return cut
-
-    def while_left(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield items as long as there is room."""
-        return takewhile(lambda _: self.left > 0, items)
 
     def read(self, path: Path | str, cap: int) -> bytes:
         """Return a file, or nothing if it is not there or does not fit any more."""
@@ -129,7 +105,8 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
     entries = [entry for entry in timeline(run) if entry.mark != "plan"]
     bars = list(islice(spans(run), MAX_SPANS))
     outputs = [_shown_output(output, room) for event in run.events for output in outputs_of(event, run.place)]
-    steps = [_step(entry, run, room) for entry in room.while_left(entries[:MAX_STEPS])]
+    steps = [_step(entry, run, room) for entry in entries[:MAX_STEPS] if room.left > 0]
+    turns = takewhile(lambda _: talk.left > 0, conversation(run))
     return render(
         "run",
         run=run,
@@ -143,9 +120,7 @@ def run_page(run: PastRun, *, back: Back | None = None) -> str:
         outputs=outputs,
         steps=steps,
         hidden=len(entries) - len(steps),
-        messages=[
-            (role, talk.take(text, MAX_TURN_CHARS)) for role, text in talk.while_left(conversation(run))
-        ],
+        messages=[(role, talk.take(text, MAX_TURN_CHARS)) for role, text in turns],
     )
 
 
@@ -224,20 +199,20 @@ def _name(value: object) -> str:
     return str(value)[:MAX_NAME_CHARS]
 
 
-def conversation(run: PastRun) -> Iterator[ConversationTurn]:
-    """Yield what was said: the request, each reply of the model, and what was sent back to it."""
+def conversation(run: PastRun) -> Iterator[tuple[Literal["user", "assistant", "tool"], str]]:
+    """Yield who said what: the request, each reply of the model, and what was sent back to it."""
     for event in run.events:
         data = event.data
         match event.type:
             case "run_started":
-                yield ConversationTurn("user", str(data.get("request", "")))
+                yield "user", str(data.get("request", ""))
             case "model_replied":
-                yield ConversationTurn("assistant", _reply(str(data.get("text") or "")))
+                yield "assistant", _reply(str(data.get("text") or ""))
             case "observation":
                 kept = _kept(run, str(data.get("kept", "")), PageBudget(MAX_TURN_CHARS * 4))
-                yield ConversationTurn("tool", f"{data.get('line', '')}\n{kept}".strip())
+                yield "tool", f"{data.get('line', '')}\n{kept}".strip()
             case "reply_wrong" | "model_failed":
-                yield ConversationTurn("tool", str(data.get("problem", "")))
+                yield "tool", str(data.get("problem", ""))
 
 
 def _reply(text: str) -> str:
@@ -261,7 +236,7 @@ def _step(entry: Entry, run: PastRun, room: PageBudget) -> dict[str, Any]:
     return {
         "number": entry.number,
         "mark": entry.mark,
-        "sign": _SIGNS[entry.mark],
+        "sign": SIGNS[entry.mark][0],
         "when": f"{entry.seconds:.2f} s",
         "title": _said(entry.title, room),
         "rule": _said(entry.rule, room),

@@ -22,6 +22,19 @@ _RUN_ID = re.compile(r"[\w-]{1,100}")
 
 Mark = Literal["start", "model", "action", "ok", "refused", "failed", "asked", "plan", "end", "note"]
 
+# The sign of each mark, and its style on a terminal.
+SIGNS: dict[Mark, tuple[str, str]] = {
+    "start": ("▶", "bold"),
+    "model": ("·", "dim"),
+    "action": ("→", "cyan"),
+    "ok": ("✓", "green"),
+    "refused": ("✗", "red"),
+    "failed": ("!", "yellow"),
+    "asked": ("?", "magenta"),
+    "plan": ("≡", "blue"),
+    "end": ("■", "bold"),
+    "note": ("·", "dim"),
+}
 # Events that are told in the words of their own fields.
 _TOLD: dict[str, tuple[Mark, str, str]] = {
     "run_started": ("start", "asked: {request}", "model {model}, {skills} skills"),

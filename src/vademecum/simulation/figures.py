@@ -20,7 +20,6 @@ def report_of(title: str, about: str, runs: Mapping[str, Simulated]) -> str:
     """Return the page; the same runs give the same bytes."""
     names = list(runs)
     groups = zip(*(run.charts for run in runs.values()), strict=True)
-    keys = dict.fromkeys(key for run in runs.values() for key in run.figures)
     words = {key: value for run in runs.values() for key, value in run.chinese.items()}
 
     def named(text: str) -> Markup | str:
@@ -33,9 +32,15 @@ def report_of(title: str, about: str, runs: Mapping[str, Simulated]) -> str:
         about=about,
         lead=what_changed(list(runs.values()), words),
         names=names,
-        rows=[(key, [figure(run.figures.get(key)) for run in runs.values()]) for key in keys],
+        rows=rows_of(runs),
         sections=[_section(names, group, words) for group in groups],
     )
+
+
+def rows_of(runs: Mapping[str, Simulated]) -> list[tuple[str, list[str]]]:
+    """Return the name of each figure, and its value in each run."""
+    keys = dict.fromkeys(key for run in runs.values() for key in run.figures)
+    return [(key, [figure(run.figures.get(key)) for run in runs.values()]) for key in keys]
 
 
 def what_changed(runs: Sequence[Simulated], words: Mapping[str, str]) -> tuple[str, str]:

@@ -6,16 +6,17 @@ What did not pass comes first, and why; then the rates, then what they are worth
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
 import msgspec
-from rich.cells import cell_len
 
+from vademecum.cli.indexing import html_option
 from vademecum.cli.main import group
 from vademecum.cli.output.printing import BAR_CHARS, CommandResult, StatusLine, command, counted, paint
-from vademecum.cli.output.skill_text import terminal_width
+from vademecum.cli.output.skill_text import Cell, shortened, table_lines, table_widths, terminal_width
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
 from vademecum.evals.reports import texts
@@ -35,7 +36,7 @@ from vademecum.runs.record import check_place, runs_directory
 from vademecum.skill.text import visible
 
 MAX_LISTED = 40
-MAX_WHY_CHARS = 160
+MAX_WHY_WIDTH = 160
 
 _MARKS = {
     "pass": ("✓", "green"),
@@ -50,9 +51,6 @@ _VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
 # They stand in the lines below the table, or in the other reports.
 _NOT_SHOWN = frozenset({"false triggers", "seconds"})
 
-Cell = tuple[str, str]  # a text and its style
-_FILE = click.Path(dir_okay=False)
-
 
 eval_command = group("eval", "Run cases against skills and models, and say what the numbers are worth.")
 
@@ -60,9 +58,7 @@ eval_command = group("eval", "Run cases against skills and models, and say what 
 @command("report", eval_command)
 @click.argument("results", required=False)
 @click.option("--against", metavar="OLD", help="Show another evaluation beside it, and what changed.")
-@click.option(
-    "--html", "page", type=_FILE, metavar="FILE", help="Write a page with plots, and one for each run."
-)
+@html_option(help="Write a page with plots, and one for each run.")
 def report_command(*, results: str | None, against: str | None, page: str | None) -> CommandResult:
     """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
     context = Context.current()
@@ -110,16 +106,12 @@ def suites_home(context: Context) -> Path:
     return runs.parent / "evals"
 
 
-def results_home(context: Context) -> Path:
-    """Return the directory of the results of evaluations."""
-    return suites_home(context) / "results"
-
-
 def _evaluation(wanted: str | None, context: Context) -> Evaluation:
+    results = suites_home(context) / "results"
     if wanted is not None:
-        named = results_home(context) / Path(wanted).name
+        named = results / Path(wanted).name
         return read_evaluation(Path(wanted).absolute() if Path(wanted, HEADER).exists() else named)
-    known = sorted(results_home(context).glob(f"*/{HEADER}"), key=lambda path: path.stat().st_mtime)
+    known = sorted(results.glob(f"*/{HEADER}"), key=lambda path: path.stat().st_mtime)
     if not known:
         raise CaseRefused("There are no results yet: vade eval run SUITE makes some.", code="no-suite")
     return read_evaluation(known[-1].parent)
@@ -195,7 +187,7 @@ def _case_lines(story: Story, rows: Sequence[CaseRow], *, several: bool) -> Iter
         name = f"{row.case} ({row.configuration})" if several else row.case
         mark = "" if row.mark in {"pass", "fail"} else f" {row.mark}"
         why = texts.why_of(row)
-        said = visible(f": {_cut(why)}" if why else "")
+        said = visible(f": {shortened(why, MAX_WHY_WIDTH)}" if why else "")
         yield f"{paint(sign, style)} {paint(visible(name), 'bold')}{mark}{said}"
     if all(row.mark == "pass" for row in rows):
         return
@@ -208,11 +200,7 @@ def _case_lines(story: Story, rows: Sequence[CaseRow], *, several: bool) -> Iter
     for name, text in told.items():
         flat = " ".join(text.split())
         if flat:
-            yield paint(f"    {visible(name)}: {visible(_cut(flat))}", "dim")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_WHY_CHARS else f"{text[:MAX_WHY_CHARS]}…"
+            yield paint(f"    {visible(name)}: {visible(shortened(flat, MAX_WHY_WIDTH))}", "dim")
 
 
 def _figure_lines(summary: Summary) -> Iterator[str]:
@@ -223,9 +211,9 @@ def _figure_lines(summary: Summary) -> Iterator[str]:
         [("", "dim"), *((heads[n], "dim") for n in shown)],
         *([(visible(row[0]), "bold"), *((row[n], "") for n in shown)] for row in rows),
     ]
-    widths = _widths(lines)
+    widths = table_widths(lines)
     too_wide = sum(widths) + 2 * len(widths) - 2 > terminal_width()
-    yield from _table(list(zip(*lines, strict=True)) if too_wide else lines)
+    yield from table_lines(list(zip(*lines, strict=True)) if too_wide else lines)
 
 
 def _trigger_lines(name: str, found: Triggers) -> Iterator[str]:
@@ -242,21 +230,7 @@ def _trigger_lines(name: str, found: Triggers) -> Iterator[str]:
 
     heads = ("wanted \\ taken", *map(visible, taken))
     lines = [[(visible(row), "bold"), *(cell(row, column) for column in taken)] for row in wanted]
-    yield from _table([[(head, "dim") for head in heads], *lines])
-
-
-def _widths(lines: Sequence[Sequence[Cell]]) -> list[int]:
-    return [max(cell_len(text) for text, _ in column) for column in zip(*lines, strict=True)]
-
-
-def _table(lines: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Yield the first column to the left and the others to the right."""
-    widths = _widths(lines)
-    for line in lines:
-        blanks = [" " * (width - cell_len(text)) for (text, _), width in zip(line, widths, strict=True)]
-        first, *others = (paint(text, style) for text, style in line)
-        shown = [f"{blank}{cell}" for blank, cell in zip(blanks[1:], others, strict=True)]
-        yield "  ".join([f"{first}{blanks[0]}", *shown])
+    yield from table_lines([[(head, "dim") for head in heads], *lines])
 
 
 class EvalProgress(StatusLine):
@@ -264,16 +238,14 @@ class EvalProgress(StatusLine):
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock=clock)
-        self._ran = self._passed = self._judged = 0
+        self._outcomes = Counter[str]()
         self.finished, self.total = 0, 0
 
     def __call__(self, *, done: int, total: int, result: CaseResult | None) -> None:
         """Count a result and draw the bar."""
         self.finished, self.total = done, total
         if result is not None:
-            self._ran += 1
-            self._judged += result.outcome in {"pass", "fail"}
-            self._passed += result.outcome == "pass"
+            self._outcomes[result.outcome] += 1
         if self.is_due():
             self.show(self.line(self._drawn))
 
@@ -281,8 +253,9 @@ class EvalProgress(StatusLine):
         """Return the bar with the rate and the time left."""
         filled = round(BAR_CHARS * self.finished / self.total) if self.total else BAR_CHARS
         bar = f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {self.finished:,} of {self.total:,}"
-        rate = f", {self._passed / self._judged:.0%} pass" if self._judged else ""
-        if not self._ran:
-            return bar + rate
-        left = (self.total - self.finished) * (now - self._started) / self._ran
+        if not self._outcomes:
+            return bar
+        judged = self._outcomes["pass"] + self._outcomes["fail"]
+        rate = f", {self._outcomes['pass'] / judged:.0%} pass" if judged else ""
+        left = (self.total - self.finished) * (now - self._started) / self._outcomes.total()
         return f"{bar}{rate}, {int(left) // 60}:{int(left) % 60:02} left"

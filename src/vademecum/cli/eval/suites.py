@@ -13,8 +13,8 @@ import click
 from msgspec import structs
 
 from vademecum.cli.approving import allow_option
-from vademecum.cli.eval.reporting import EvalProgress, eval_command, results_home, suites_home, summary_lines
-from vademecum.cli.indexing import IndexWords, complete_names, index_options, name_argument
+from vademecum.cli.eval.reporting import EvalProgress, eval_command, suites_home, summary_lines
+from vademecum.cli.indexing import IndexWords, complete_names, index_options, model_option, name_argument
 from vademecum.cli.output.printing import CommandResult, command, counted, yes_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
@@ -52,11 +52,10 @@ _workers_option = click.option(
 
 @command("run", eval_command)
 @click.argument("suite", shell_complete=complete_names)
-@click.option(
+@model_option(
     "--model",
     "models",
     multiple=True,
-    metavar="KIND:NAME",
     help="offline, openai:NAME, recorded:TAPE, …, or mock; repeatable: each is compared with the first. "
     "Without it each case's own mock answers, or the offline model.",
 )
@@ -67,15 +66,8 @@ _workers_option = click.option(
     shell_complete=complete_names,
     help="Run everything with and without this skill.",
 )
-@click.option("--judge", metavar="KIND:NAME", default="", help="Model that judges the statements of cases.")
-@click.option(
-    "--record",
-    "tape",
-    type=_FILE,
-    default="",
-    metavar="TAPE",
-    help="Record the model's replies in this file.",
-)
+@model_option("--judge", default="", help="Model that judges the statements of cases.")
+@click.option("--record", "tape", type=_FILE, metavar="TAPE", help="Record the model's replies in this file.")
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Run each case N times, overriding `repeat`.")
 @click.option("--tag", "tags", multiple=True, help="Only cases with this tag; repeatable.")
 @click.option("--project", type=_PROJECT, help="Project that each run gets a copy of, with its rules.")
@@ -99,7 +91,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     models: tuple[str, ...],
     without: str,
     judge: str,
-    tape: str,
+    tape: str | None,
     repeat: int | None,
     tags: tuple[str, ...],
     project: str | None,
@@ -131,7 +123,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     )
     wanted = ways.by_model(base, models)
     wanted = ways.with_and_without(wanted, without, index) if without else wanted
-    place = Path(out).absolute() if out else results_home(context) / found.name
+    place = Path(out).absolute() if out else suites_home(context) / "results" / found.name
     copied = Path(project).absolute() if project else None
     workshop = EvalSettings(index, place, copied, dict(os.environ))
     for name in {*models, judge} - {"", "case", "mock"}:
@@ -181,28 +173,20 @@ def init_command(*, name: str, **words: Any) -> CommandResult:
 
 @command("improve", eval_command)
 @name_argument()
-@click.option(
-    "--model", "proposer", metavar="KIND:NAME", default="", help="Language model that proposes descriptions."
-)
+@model_option("--model", "proposer", help="Language model that proposes descriptions.")
 @click.option(
     "--candidates",
     type=click.Path(exists=True, dir_okay=False),
     help="File of descriptions: one a line, or a JSON list.",
 )
-@click.option(
-    "--run-model",
-    metavar="KIND:NAME",
-    default="offline",
-    show_default=True,
-    help="Model that runs the cases.",
-)
+@model_option("--run-model", default="offline", show_default=True, help="Model that runs the cases.")
 @_workers_option
 @click.option("--write", is_flag=True, help="Write a description that is better into SKILL.md.")
 @index_options
 def improve_command(  # noqa: PLR0913 - one for each option
     *,
     name: str,
-    proposer: str,
+    proposer: str | None,
     candidates: str | None,
     run_model: str,
     workers: int,

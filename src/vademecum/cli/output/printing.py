@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import click
 import msgspec
 
-from vademecum.errors import Denied, LoadRefused, PathRefused, SkillNotFound, VademecumError
+from vademecum.errors import Denied, PathRefused, SkillNotFound, VademecumError
 from vademecum.skill.text import escaped, escaped_lines, visible
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vademecum.session.base import Result
 
 MAX_LISTED_FILES = 1000
+MAX_SUMMARY_CHARS = 300
 MAX_LINE_CHARS = 100
 BAR_CHARS = 24
 _SECONDS_BETWEEN = 0.1
@@ -35,6 +36,13 @@ _LINES = {
     "progress": "{text}",
     "model_failed": "{problem}",
     "reply_wrong": "{problem}",
+}
+
+_ERRORS: dict[str, type[VademecumError]] = {
+    "denied": Denied,
+    "declined": Denied,
+    "skill-not-found": SkillNotFound,
+    "path-refused": PathRefused,
 }
 
 STYLES = {
@@ -71,6 +79,13 @@ class CommandResult(NamedTuple):
             click.echo(sentence, err=True)
 
 
+class _Command(click.Command):
+    """A command whose line in the help of its group is not cut."""
+
+    def get_short_help_str(self, limit: int = MAX_SUMMARY_CHARS) -> str:
+        return super().get_short_help_str(MAX_SUMMARY_CHARS)
+
+
 def command(
     name: str, group: click.Group | None = None, **settings: Any
 ) -> Callable[[Callable[..., CommandResult]], click.Command]:
@@ -83,7 +98,7 @@ def command(
             answer.print(as_json=as_json)
             return answer.code
 
-        found = json_option(click.command(name, click.Command, **settings)(printed))
+        found = json_option(click.command(name, _Command, **settings)(printed))
         if group is not None:
             group.add_command(found)
         return found
@@ -112,16 +127,8 @@ def raised(result: Result) -> Result:
     """Return the result of a call, or raise its error; a script that ran is a result, even if it failed."""
     if not result.code or result.files:
         return result
-    match result.code:
-        case "denied" | "declined":
-            raise Denied(result.text, advice=result.advice)
-        case "skill-not-found":
-            raise SkillNotFound(result.text)
-        case "missing" | "no-section":
-            raise LoadRefused(result.text, code=result.code)
-        case "path-refused":
-            raise PathRefused(result.text)
-    raise VademecumError(result.text, code=result.code)
+    error = _ERRORS.get(result.code, VademecumError)
+    raise error(result.text, code=result.code, advice=result.advice)
 
 
 def counted(number: int, noun: str) -> str:
@@ -163,11 +170,9 @@ class StatusLine:
         self._shown = True
 
     def __enter__(self) -> Self:
-        """Return the line."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the line."""
         self.done()
 
     def done(self) -> None:
@@ -206,20 +211,21 @@ class RunProgress(StatusLine):
         super().__init__()
         self._live = sys.stderr.isatty()
         self._rest = ""
+        self._has_written = False
         self.printed = ""
 
     def __call__(self, event: Event) -> None:
         """Show an event, if it is one that people want to see."""
         if event.type == "answer_piece" and sys.stdout.isatty():
-            self.done()
+            self.write(event.data["text"])
             self.printed += event.data["text"]
-            click.echo(escaped_lines(event.data["text"]), nl=False)
         elif event.type == "answer_withdrawn":
+            self.end()
             if self.printed:
-                click.echo("\n(the model withdrew this answer)", err=True)
+                click.echo("(the model withdrew this answer)", err=True)
             self.printed = ""
-        elif event.type == "run_finished" and self.printed:
-            click.echo()
+        elif event.type == "run_finished":
+            self.end()
         elif event.type == "output_piece":
             self._quote(event.data["data"])
         elif line := _LINES.get(f"{event.type} {event.data.get('action', '')}".rstrip()):
@@ -228,6 +234,19 @@ class RunProgress(StatusLine):
                 self.show(text)
             else:
                 click.echo(text, err=True)
+
+    def write(self, text: str) -> None:
+        """Print a piece of the answer."""
+        self.done()
+        click.echo(escaped_lines(text), nl=False)
+        self._has_written = True
+
+    def end(self) -> None:
+        """Print what ends an answer, if one was begun."""
+        self.done()
+        if self._has_written:
+            click.echo()
+        self._has_written = False
 
     def _quote(self, data: bytes) -> None:
         """Show the output of a script while it runs, on a terminal."""

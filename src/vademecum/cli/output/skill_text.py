@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from vademecum.search.finder import Findings, Hit, Match
     from vademecum.skill.skill import Problem, Skill
 
-MAX_LISTED_DESCRIPTION = 180
+MAX_LISTED_WIDTH = 180
+
+Cell = tuple[str, str]  # a text and its style
 
 _CHARACTER = "[^\x00-\u2fff]"
 # A word with the blanks behind it, or one character of a script without spaces with its punctuation.
@@ -70,7 +72,7 @@ def _rows(found: Sequence[Skill | Hit]) -> Iterator[str]:
     for name, source, description in rows:
         first = paint(name, "bold cyan") + " " * (widths[0] - _cells(name))
         first += paint(source, "dim") + " " * (widths[1] - _cells(source))
-        lines = wrapped(_shortened(description), room)
+        lines = wrapped(shortened(description, MAX_LISTED_WIDTH), room)
         yield (first + f"\n{' ' * indent}".join(lines)).rstrip()
 
 
@@ -99,11 +101,25 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, line.rstrip()]
 
 
-def _shortened(text: str, most: int = MAX_LISTED_DESCRIPTION) -> str:
-    if len(text) <= most:
-        return text
-    head, space, tail = text[:most].rpartition(" ")
-    return f"{head if space and len(tail) < most // 4 else text[: most - 1]}…"
+def table_widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
+    """Return the width of each column."""
+    return [max(_cells(text) for text, _ in column) for column in zip(*rows, strict=True)]
+
+
+def table_lines(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+    """Yield rows with the first column to the left and the others to the right."""
+    widths = table_widths(rows)
+    for row in rows:
+        blanks = [" " * (width - _cells(text)) for (text, _), width in zip(row, widths, strict=True)]
+        first, *others = (paint(text, style) for text, style in row)
+        shown = [f"{blank}{cell}" for blank, cell in zip(blanks[1:], others, strict=True)]
+        yield "  ".join([f"{first}{blanks[0]}", *shown])
+
+
+def shortened(text: str, width: int) -> str:
+    """Return what of a text fits on one line, with a mark if that is not all."""
+    first, *rest = wrapped(text, width)
+    return f"{first}…" if rest else first
 
 
 def _cells(text: str) -> int:

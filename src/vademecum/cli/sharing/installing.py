@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from vademecum.cli.indexing import Command, IndexWords, completer, scope_root
+from vademecum.cli.indexing import IndexWords, completer, scope_option, scope_root
 from vademecum.cli.main import BROKEN, FOUND_PROBLEMS
 from vademecum.cli.output.printing import CommandResult, ProgressBar, command, counted, paint
 from vademecum.config import Config, load_config
@@ -30,12 +30,6 @@ from vademecum.packs.transaction import tidied
 from vademecum.skill.text import escaped, visible
 
 
-def scope_of(words: str, *, names: tuple[str, ...] = ("--scope",)) -> Callable[[Command], Command]:
-    """Return the option that chooses between the project and the home directory."""
-    choice = click.Choice(["project", "user"])
-    return click.option(*names, "scope", type=choice, default="project", show_default=True, help=words)
-
-
 @completer
 def complete_installed(context: click.Context, _start: str) -> Iterable[str]:
     """Complete a skill in the root that ``--scope`` names."""
@@ -49,7 +43,7 @@ def complete_kept(context: click.Context, _start: str) -> Iterable[str]:
 
 
 _ROOTS = "The .agent/skills of the project, or of the home directory."
-scope_option = scope_of(_ROOTS)
+_scope = scope_option(_ROOTS)
 _unsafe = click.option("--allow-unsafe", is_flag=True, help="Take skills that want tools of high risk.")
 _signature = click.option("--require-signature", is_flag=True, help="Refuse what no trusted key signed.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
@@ -94,7 +88,7 @@ def _known_names() -> dict[str, str]:
 
 @command("install")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@scope_option
+@_scope
 @click.option("--only", "--skill", "only", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
 @_force
 @_signature
@@ -138,7 +132,7 @@ def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
 
 @command("uninstall")
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_installed)
-@scope_of(_ROOTS, names=("--scope", "--source"))
+@scope_option(_ROOTS, "--source")
 @click.option("--purge", is_flag=True, help="Delete it instead of keeping it in .trash.")
 @click.option("--force", is_flag=True, help="Also what was edited by hand, or not installed by vade.")
 def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool) -> CommandResult:
@@ -150,7 +144,7 @@ def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force:
 
 @command("restore")
 @click.argument("name", shell_complete=complete_kept)
-@scope_option
+@_scope
 def restore_command(*, name: str, scope: str) -> CommandResult:
     """Bring back the version of a skill that was uninstalled or replaced last."""
     kept = restore(name, InstallContext(scope).where)
@@ -159,7 +153,7 @@ def restore_command(*, name: str, scope: str) -> CommandResult:
 
 @command("verify")
 @_names
-@scope_option
+@_scope
 def verify_command(*, names: tuple[str, ...], scope: str) -> CommandResult:
     """Compare every file in the root with the lock, and print each skill's hash.
 
@@ -189,7 +183,7 @@ def verify_command(*, names: tuple[str, ...], scope: str) -> CommandResult:
 
 @command("diff")
 @click.argument("name", shell_complete=complete_installed)
-@scope_option
+@_scope
 def diff_command(*, name: str, scope: str) -> CommandResult:
     """Show what was edited in a skill since it was installed. Exit code 1: something was."""
     here = InstallContext(scope)
@@ -218,7 +212,7 @@ def _coloured(lines: Iterable[str], indent: str = "") -> Iterator[str]:
 
 @command("lock")
 @_names
-@scope_option
+@_scope
 @click.option("--npm", is_flag=True, help="Also write skills-lock.json, for users of the npm tool skills.")
 def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> CommandResult:
     """Adopt what is in the root as it is now, edits and skills of your own, with the source "local"."""
@@ -238,7 +232,7 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> CommandRes
 
 
 @command("sync")
-@scope_option
+@_scope
 @click.option(
     "--frozen", is_flag=True, help="Change nothing: exit code 5 if anything differs or is not in the lock."
 )
@@ -267,7 +261,6 @@ def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> CommandResult:
 
 
 def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Failure]) -> CommandResult:
-    """Return what was done and what was not."""
     problems = [{"source": one.name, "code": one.error.code, "message": str(one.error)} for one in failures]
     broken = any(isinstance(failure.error, IntegrityFailed) for failure in failures)
     code = BROKEN if broken else FOUND_PROBLEMS if failures else 0
@@ -277,7 +270,7 @@ def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Fai
 
 @command("update")
 @_names
-@scope_option
+@_scope
 @_force
 @_signature
 @_dry_run

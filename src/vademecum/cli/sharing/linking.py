@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 from vademecum.cli.approving import approver_for
-from vademecum.cli.indexing import IndexWords, index_options, name_argument, scope_root
+from vademecum.cli.indexing import IndexWords, index_options, name_argument, scope_option, scope_root
 from vademecum.cli.output.printing import CommandResult, command, yes_option
-from vademecum.cli.sharing.installing import scope_of
 from vademecum.config import COMPATIBLE, Compatible, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, Denied, PackRefused
@@ -37,7 +36,7 @@ _SAID = {
     "other": "Forgotten: {place} is something else by now, and stays",
 }
 
-_scope = scope_of("The agents' directories in the project, or in the home directory.")
+_scope = scope_option("The agents' directories in the project, or in the home directory.")
 
 
 _AGENT = click.Choice(COMPATIBLE)

@@ -13,7 +13,7 @@ from vademecum.cli.indexing import IndexWords, index_options, name_argument
 from vademecum.cli.output.printing import CommandResult, ProgressBar, command, counted
 from vademecum.context import Context
 from vademecum.errors import PackRefused
-from vademecum.files import write_atomic
+from vademecum.files import writable, write_atomic
 from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SIGNATURES, SkillFile, digest_of
 from vademecum.packs.install import signers_of
 from vademecum.packs.packing import PackedSkill, pack_of, packed, publish, unpack
@@ -67,10 +67,8 @@ def publish_command(*, directories: tuple[str, ...], folder: str) -> CommandResu
     """
     skills = [_valid(place) for directory in directories for place in _skills_in(Path(directory))]
     _check_once(skills)
-    try:
+    with writable(Path(folder)):
         found = publish(skills, Path(folder))
-    except OSError as error:
-        raise PackRefused(f"{folder} cannot be written ({error.strerror}): name another folder.") from error
     lines = [f"Published: {skill.name} ({skill.type}, {skill.digest[:19]}…)" for skill in found]
     lines.append(f"Serve {folder} on the web, then: vade install https://your.site/")
     return CommandResult({"folder": folder, "skills": found}, map(visible, lines))
@@ -104,12 +102,9 @@ def _written(skills: list[PackedSkill], out: Path) -> CommandResult:
     _check_once(skills)
     if not out.parent.is_dir():
         raise PackRefused(f"{out} cannot be written ({out.parent} is not a directory): name another file.")
-    try:
-        with ProgressBar("packing", bytes_=True) as bar:
-            data = pack_of(skills, bar)
+    with writable(out), ProgressBar("packing", bytes_=True) as bar:
+        data = pack_of(skills, bar)
         write_atomic(out, data)
-    except OSError as error:
-        raise PackRefused(f"{out} cannot be written ({error.strerror}): name another file.") from error
     digest = hashlib.sha256(data).hexdigest()
     rows = [{"name": skill.name, "digest": digest_of(skill.files)} for skill in skills]
     line = f"Wrote {out} ({counted(len(skills), 'skill')}, sha256 {digest})"
@@ -162,10 +157,8 @@ def sign_command(*, target: str, key: str, oms: bool) -> CommandResult:
             skills, _ = unpack(local_source(path), Path(aside, "pack"))
         files = tuple(file for each in skills for file in each.files_in_source)
         data = signed(files, secret)
-    try:
+    with writable(out):
         write_atomic(out, data)
-    except OSError as error:
-        raise PackRefused(f"{out} cannot be written ({error.strerror}).") from error
     line = f"Signed {counted(len(files), 'file')}: {visible(str(out))}"
     return CommandResult({"signature": out, "files": len(files)}, [line])
 

@@ -60,10 +60,11 @@ def page(summary: Summary, links: Mapping[str, str]) -> str:
     room = PageBudget(MAX_CONTENT_BYTES)
     stories = [
         _story(number, story, rows[story.case], links, room)
-        for number, story in room.while_left(enumerate(summary.stories[:MAX_STORIES], 1))
+        for number, story in enumerate(summary.stories[:MAX_STORIES], 1)
+        if room.left > 0
     ]
     rates = [
-        charts.RateBar(c.configuration, c.rate.rate if c.rate.cases else None, *astuple(c.rate.interval))
+        (c.configuration, c.rate.rate if c.rate.cases else None, *astuple(c.rate.interval))
         for c in summary.columns
     ]
     triggers = [(c.configuration, c.triggers) for c in summary.columns if c.triggers is not None]
@@ -92,7 +93,7 @@ def _costs(summary: Summary, names: Sequence[str]) -> Any:
     by_tokens = any(row.cost.tokens for row in rows)
     unit = "tokens a run" if by_tokens else "turns a run"
     points = [
-        charts.Dot(
+        (
             row.cost.tokens if by_tokens else row.cost.turns,
             row.passed / row.judged,
             names.index(row.configuration),
