@@ -96,9 +96,8 @@ def check_command(*, charter: str, skill: str, **words: Any) -> CommandResult:
     if not result:
         lines += [f"  {reason.code}: {visible(reason.message)}" for reason in result.reasons]
         lines.append(f"  possible now: {visible(', '.join(possible)) or 'nothing'}")
-    return CommandResult(
-        {"skill_id": skill, **result.to_json(), "feasible": possible}, lines, 0 if result else 3
-    )
+    document = {"skill_id": skill, **result.to_json(), "feasible": possible}
+    return CommandResult(document, lines, 0 if result else 3)
 
 
 @command("explain", govern_command)

@@ -192,19 +192,13 @@ def run(words: Sequence[str]) -> int:
     except SystemExit:
         # click ends this way when the pipe that reads our output was closed: there is nothing left to report.
         return 0
-    except VademecumError as error:
-        if debug:
-            raise
-        said = error.in_full
-        if isinstance(error, errors.SkillNotFound) and not error.advice and ":" not in said:
-            said += " `vade list` lists the skills."
-        return _say(said, _exit_code(error))
     except Exception as error:  # a person gets a sentence, not a traceback
         if debug:
             raise
-        return _say(
-            f"unexpected {type(error).__name__}: {error} (run with --debug to see where)", FOUND_PROBLEMS
-        )
+        if isinstance(error, VademecumError):
+            return _say(_advised(error), _exit_code(error))
+        text = f"unexpected {type(error).__name__}: {error} (run with --debug to see where)"
+        return _say(text, FOUND_PROBLEMS)
     return outcome if isinstance(outcome, int) else 0
 
 
@@ -219,6 +213,12 @@ def _usage(error: click.ClickException) -> str:
         text = f"No such option {error.option_name!r}" + (f": did you mean '--{near}'?" if near else "")
     path = context.command_path if context else "vade"
     return text if text.endswith("?") or "--help" in text else f"{text} ({path} --help)"
+
+
+def _advised(error: VademecumError) -> str:
+    """Return the text of an error, with advice on where to look if it has none."""
+    guessed = not isinstance(error, errors.SkillNotFound) or ":" in str(error)
+    return error.in_full if error.advice or guessed else f"{error} `vade list` lists the skills."
 
 
 _NOT_FOUND = {"missing", "no-charter", "no-run", "no-section", "no-suite", "not-installed"}

@@ -65,9 +65,8 @@ def explain_command(
     lines = [said([request], decision)]
     if decision.effect is Effect.ASK:
         lines += [f"answer {grant.id} is remembered for it, for the skill as it was then" for grant in grants]
-    return CommandResult(
-        {**decision.to_json(), "remembered": grants}, lines, 0 if decision.effect is Effect.ALLOW else 3
-    )
+    code = 0 if decision.effect is Effect.ALLOW else 3
+    return CommandResult({**decision.to_json(), "remembered": grants}, lines, code)
 
 
 @command("list", permissions_command)

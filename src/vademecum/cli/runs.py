@@ -97,12 +97,10 @@ def replay_command(*, run_id: str | None, **words: Any) -> CommandResult:
         compared += outcomes.compared
         found += outcomes.differences
     lines = [visible(f"event {d.event}: {d.what}: {d.then} then, {d.now} now") for d in found]
-    lines.append(
-        f"{run.run_id}: {counted(compared, 'step')} compared, {len(found) or 'none'} would differ now"
-    )
-    return CommandResult(
-        {"run_id": run.run_id, "compared": compared, "differences": found}, lines, 1 if found else 0
-    )
+    different = f"{len(found) or 'none'} would differ now"
+    lines.append(f"{run.run_id}: {counted(compared, 'step')} compared, {different}")
+    document = {"run_id": run.run_id, "compared": compared, "differences": found}
+    return CommandResult(document, lines, 1 if found else 0)
 
 
 @command("outputs", runs_command)

@@ -230,10 +230,8 @@ def improve_command(  # noqa: PLR0913 - one for each option
     lines.append(f"On the other half: {told}" if found.comparison else f"N{told[1:]}: nothing was changed.")
     if found.is_better:
         lines.append(f"Wrote {os.path.relpath(written)}" if written else "Not written: --write does it.")
-    better = {"old": found.old, "new": found.new, "better": found.is_better}
-    return CommandResult(
-        {"skill": skill.name, **better, "said": told, "written": written}, lines, 0 if found.is_better else 1
-    )
+    document = {"skill": skill.name, "old": found.old, "new": found.new, "better": found.is_better}
+    return CommandResult(document | {"said": told, "written": written}, lines, 0 if found.is_better else 1)
 
 
 def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
