@@ -296,6 +296,15 @@ def test_another_cost_is_no_change_by_the_engine(tmp_path: Path) -> None:
     assert [found.now for found in dear.differences] == ["denied: cost"]
 
 
+def test_another_charter_allows_what_could_not_be_paid(tmp_path: Path) -> None:
+    broker, runs = recorded(tmp_path, SkillDefinition("act", "", ["*"], [], {"cost": 5}, [], "act"))
+    assert not broker.propose(Actor("x", "t"), "act").executed
+    broker.advance()
+    free = Charter(SkillRegistry([SkillDefinition("act", implementation_mapping="act")]))
+    (found,) = replay_outcomes(read_run(runs, "r1"), charter=free).differences
+    assert (found.then, found.now) == ("denied: missing", "approved")
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_how_a_charter_was_read_is_on_record(strict: bool) -> None:
     written = Charter(SkillRegistry(strict=strict)).to_json()

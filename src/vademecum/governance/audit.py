@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
@@ -25,7 +25,7 @@ from vademecum.governance.definitions import (
     ValidationResult,
     shown,
 )
-from vademecum.governance.state import MAX_DEPTH, Change, Charge
+from vademecum.governance.state import MAX_DEPTH, Charge
 from vademecum.masking import Secrets
 from vademecum.paths import contained
 from vademecum.runs.record import Event, Record, masked
@@ -303,10 +303,14 @@ def _decided(row: RecordedOutcome, charter: Charter, recorded: Charter) -> _Verd
     if "not-found" in codes or (codes and not row.shadow):
         return _Verdict(codes)
     charge = _charged(row, charter)
-    by_engine = {reason["code"] for reason in row.reasons} & BY_ENGINE
+    then = {reason["code"] for reason in row.reasons}
+    by_engine = then & BY_ENGINE
     failed = bool(by_engine - {"replaced"})
-    changes = () if failed else _by_engine(row, recorded)
-    after = charter.objections(row.agent_type, row.proposed, changes).reasons
+    changes = tuple((key, from_json(old), from_json(new)) for key, (old, new) in row.changes.items())
+    paid = _charged(row, recorded) if then <= AFTER else None
+    if paid is not None:
+        _, changes = paid.split(changes)  # what was paid then was not written by the engine
+    after = () if failed else charter.objections(row.agent_type, row.proposed, changes).reasons
     undone = failed or (bool(after or by_engine) and not row.shadow)
     return _Verdict(
         (*codes, *(reason.code for reason in after)),
@@ -315,13 +319,6 @@ def _decided(row: RecordedOutcome, charter: Charter, recorded: Charter) -> _Verd
         rolled_back=undone,
         charged=None if undone or charge is None else charge.path,
     )
-
-
-def _by_engine(row: RecordedOutcome, recorded: Charter) -> Sequence[Change]:
-    """Return the recorded changes without what the charter of that time charged."""
-    found = [(key, from_json(old), from_json(new)) for key, (old, new) in row.changes.items()]
-    charge = _charged(row, recorded)
-    return found if charge is None else charge.split(found)[1]
 
 
 def _compared(number: int, row: RecordedOutcome, now: _Verdict) -> list[Difference]:

@@ -94,16 +94,12 @@ class CheckedIntent(Struct, gc=False):
     agent_type: str
     state: State
     intent: Intent
+    mapping: str  # what carries the skill out
     check: SkillCheck | None
     result: ValidationResult
     seen: Mapping[str, Any]
     last: int | None  # the step at which the agent last did this skill
     charge: Charge | None = None
-
-    @property
-    def mapping(self) -> str:
-        """Return what carries the skill out."""
-        return "" if self.check is None else self.check.skill.implementation_mapping
 
     def replaced(self) -> dict[str, Any]:
         """Return the agent's own attributes that the engine replaced, as they were."""
@@ -265,7 +261,8 @@ class Broker:
         result = self.charter.decide(skill_id, kind, facts, past, step)
         check, last = self.charter.registry.skill_check(skill_id), past.get(skill_id)
         seen = EMPTY if check is None or self._audit is None else check.look(facts)
-        return CheckedIntent(agent, step, name, kind, facts[0], intent, check, result, seen, last)
+        mapping = "" if check is None else check.skill.implementation_mapping
+        return CheckedIntent(agent, step, name, kind, facts[0], intent, mapping, check, result, seen, last)
 
     def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
         """Check an intent, let the engine act, compare the state with what it was, and commit or undo."""

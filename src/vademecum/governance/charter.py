@@ -241,23 +241,19 @@ class Charter:
         """Return a reason for each change that the skill does not list, or that the role may not write."""
         listed = tuple(self.registry.checks[skill_id].skill.allowed_state_changes)
         writes = tuple(self.rights.role_of(agent_type).writes)
-        wrong = [
-            change for change in changes if not (covered(change[0], listed) and covered(change[0], writes))
-        ]
-        if not wrong:
-            return VALID
 
         def explain(_bits: int, _observed: tuple[Any, ...], may: MayRead) -> Iterator[Reason]:
-            for key, old, new in wrong:
+            for key, old, new in changes:
                 what = f"{shown(old)} → {shown(new)}" if may(key) else HIDDEN
                 if not covered(key, listed):
                     text = f"State change not allowed: {key!r} ({what})"
                     yield Reason("state-change", "allowed_state_changes", key, list(listed), text)
-                else:
+                elif not covered(key, writes):
                     text = f"Agent type {agent_type!r} may not write {key!r} ({what})"
                     yield Reason("write-permission", "roles: writes", key, list(writes), text)
 
-        return ValidationResult(Clause.AFTERWARDS, explain)
+        allowed = all(covered(key, listed) and covered(key, writes) for key, _, _ in changes)
+        return VALID if allowed else ValidationResult(Clause.AFTERWARDS, explain)
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

@@ -145,6 +145,5 @@ def _part(state: Mapping[str, Any], reads: tuple[str, ...], prefix: str) -> dict
 
 @lru_cache(MAX_REMEMBERED)  # most agents of a type have the same keys
 def _divided(keys: tuple[str, ...], reads: tuple[str, ...], prefix: str) -> tuple[list[str], list[str]]:
-    """Return the keys that may be read, and the others."""
     whole = [key for key in keys if covered(f"{prefix}{key}", reads)]
     return whole, [key for key in keys if key not in whole]
