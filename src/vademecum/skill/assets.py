@@ -88,10 +88,7 @@ def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:
 
 
 def no_file(skill: Skill, typed: str, sees: Sees, *, what: str = "file") -> LoadRefused:
-    """Return the error for a file that is not there, or must look as if it were not.
-
-    It says which of the skill's files was probably meant, or which there are.
-    """
+    """Return the error for a file that is not there, or must look so; it names files that are."""
     known = list_assets(skill, ("scripts",) if what == "script" else ASSET_DIRECTORIES, sees=sees)
     there = f"there are {', '.join(map(repr, known[:MAX_NAMED]))}." if known else "it has none."
     hint = meant(nearest_file(typed, known), otherwise=there)

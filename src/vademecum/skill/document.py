@@ -232,14 +232,13 @@ class _Interpreter:
     def extra(self) -> dict[str, str | tuple[str, ...]]:
         kept: dict[str, str | tuple[str, ...]] = {}
         for key, field in self._fields.items():
-            value = field.value
             if key in KNOWN_FIELDS:
                 continue
             if control := _misspelt_control(key):
                 text = f"Field {key[:40]!r} is not read. Did you mean {control!r}?"
                 self._add("misspelt-field", text, key, severity="error")
-            if isinstance(value, str | tuple):
-                kept[key] = value
+            if isinstance(field.value, str | tuple):
+                kept[key] = field.value
             else:
                 text = f"The value of {key[:40]!r} is nested and was left out: it is not a field that is read"
                 self._add("nested-value", text, key, severity="warning")
