@@ -199,9 +199,10 @@ class SkillIndex:
         if not namesakes:
             namesakes, namespace = self._by_name.get(comparable(name.strip()).casefold(), []), ""
         exact = [skill for skill in namesakes if skill.name == wanted]
-        group = f"/{namespace}".casefold() if namespace else ""  # the groups around a skill end with it
         for skill in (*exact, *namesakes):
-            if source in {None, skill.source} and f"/{skill.namespace}".casefold().endswith(group):
+            # The groups around it may be more than those that were named.
+            inside = not namespace or f"/{skill.namespace}".casefold().endswith(f"/{namespace}".casefold())
+            if inside and source in {None, skill.source}:
                 return skill
         place = f" in source {source!r}" if source else ""
         raise SkillNotFound(f"No skill is called {name!r}{place}{self._hint(wanted, namesakes)}")
