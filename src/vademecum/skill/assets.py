@@ -75,8 +75,9 @@ def script_name(skill: Skill, script: str) -> str:
 
 
 def _steps(skill: Skill, relative: str) -> list[str]:
+    steps = [step for step in relative.split("/") if step not in {"", "."}]
     check_relative(skill.location, relative)
-    return [step for step in relative.split("/") if step not in {"", "."}]
+    return steps
 
 
 def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:
