@@ -215,15 +215,15 @@ class _Interpreter:
 
     def meta(self) -> Meta:
         metadata = self._metadata()
-        compatibility = self._optional("compatibility")
+        compatibility = self._text("compatibility") or None
         if compatibility is not None:
             compatibility = self._shown_to_models("compatibility", compatibility)
             self._check_length("compatibility", compatibility, MAX_COMPATIBILITY_CHARS, "Shorten it")
         return Meta(
             # The specification keeps these two inside `metadata`; both places are read.
-            version=self._optional("version") or metadata.get("version"),
-            author=self._optional("author") or metadata.get("author"),
-            license=self._optional("license"),
+            version=self._text("version") or metadata.get("version"),
+            author=self._text("author") or metadata.get("author"),
+            license=self._text("license") or None,
             compatibility=compatibility,
             metadata=metadata,
             secrets=self._secret_names(metadata.get("secrets", "")),
@@ -273,9 +273,6 @@ class _Interpreter:
             text = f"Field {key!r} must be a non-empty string. Write one"
             self._add("empty-field", text, key, severity="error")
         return ""
-
-    def _optional(self, key: str) -> str | None:
-        return self._text(key) or None
 
     def _text(self, key: str) -> str | None:
         """Return the visible text of a field; ``None`` if it is missing or not text."""

@@ -228,8 +228,7 @@ def frontmatter_values(document: bytes) -> dict[str, Any]:
             raise _unfit(problem.message)
     if top is None or type(top.event) is not MappingStartEvent:
         raise _unfit("The frontmatter is not a mapping")
-    found: dict[str, Any] = _value(top)
-    return found
+    return dict(_value(top))
 
 
 def _value(node: _Node) -> Any:
