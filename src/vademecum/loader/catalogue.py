@@ -19,6 +19,7 @@ Form = Literal["list", "xml"]
 DEFAULT_BUDGET = 80_000
 LEAST_DESCRIPTION = 20  # characters; below that, names are more useful
 _ELLIPSIS = "…"
+# What is left of an escaped character that was cut in two.
 _BROKEN_ESCAPE = re.compile("&(?:amp?|a|[lg]t?)?$")
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from vademecum.errors import FileRefused, LoadRefused
 from vademecum.paths import read_contained
-from vademecum.skill.assets import Sees, asset_path, everything, hint_about, list_assets
+from vademecum.skill.assets import Sees, asset_path, everything, list_assets, no_file
 from vademecum.skill.frontmatter import body_start, read_manifest
 from vademecum.skill.skill import Printable, Skill
 from vademecum.skill.text import escaped, outside_fences, without_hidden
@@ -177,12 +177,6 @@ def _read(skill: Skill, relative: str, *, sees: Sees = everything, body_only: bo
     return Loaded(
         text, LoadReport(path, digest, len(data), len(text), truncated=False, hidden_removed=hidden)
     )
-
-
-def no_file(skill: Skill, relative: str, sees: Sees) -> LoadRefused:
-    """Return the error for a file that is not there, or must look as if it were not."""
-    hint = hint_about(relative, list_assets(skill, sees=sees))
-    return LoadRefused(f"Skill {skill.name!r} has no file {relative[:200]!r}: {hint}", code="missing")
 
 
 def _refused(skill: Skill, relative: str, code: str, reason: str) -> LoadRefused:

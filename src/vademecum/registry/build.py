@@ -242,7 +242,11 @@ def resolve(
         links = _links_among(claims)
         first[name], *losers = [claim for claim in claims if claim not in links]
         shadowed += [skill for skill, *_ in losers]
-        conflicts.append(_conflict(first[name], losers, links))
+        lost = [(claim[0], _reason(first[name], claim)) for claim in losers]
+        lost += [(skill, "same-file") for skill, *_ in links]
+        overridden = (Overridden(each.source, each.location, each.meta.version, why) for each, why in lost)
+        winner = first[name][0]
+        conflicts.append(Conflict(name, winner.source, winner.location, tuple(overridden)))
     return tuple(first[name][0] for name in sorted(first)), tuple(shadowed), tuple(conflicts)
 
 
@@ -271,14 +275,6 @@ def _precedence(candidate: Candidate) -> tuple[int, int, bool, str, str]:
     skill, root, (modified, *_) = candidate
     misnamed = skill.directory.rpartition("/")[2] != skill.name
     return (-root.priority, -modified, misnamed, skill.directory, skill.root)
-
-
-def _conflict(winner: Candidate, losers: list[Candidate], links: list[Candidate]) -> Conflict:
-    lost = [(claim[0], _reason(winner, claim)) for claim in losers]
-    lost += [(skill, "same-file") for skill, *_ in links]
-    overridden = (Overridden(each.source, each.location, each.meta.version, why) for each, why in lost)
-    skill = winner[0]
-    return Conflict(skill.name, skill.source, skill.location, tuple(overridden))
 
 
 def _reason(winner: Candidate, loser: Candidate) -> str:

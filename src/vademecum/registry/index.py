@@ -200,7 +200,9 @@ class SkillIndex:
             namesakes, namespace = self._by_name.get(comparable(name.strip()).casefold(), []), ""
         exact = [skill for skill in namesakes if skill.name == wanted]
         for skill in (*exact, *namesakes):
-            if (source is None or skill.source == source) and (not namespace or _is_in(skill, namespace)):
+            # The groups around it may be more than those that were named.
+            inside = not namespace or f"/{skill.namespace}".casefold().endswith(f"/{namespace}".casefold())
+            if inside and source in {None, skill.source}:
                 return skill
         place = f" in source {source!r}" if source else ""
         raise SkillNotFound(f"No skill is called {name!r}{place}{self._hint(wanted, namesakes)}")
@@ -268,8 +270,3 @@ class SkillIndex:
             "report": self.report.to_json(),
             "hash": self.report.hash,
         }
-
-
-def _is_in(skill: Skill, namespace: str) -> bool:
-    """Return whether the groups around a skill end with ``namespace``."""
-    return f"/{skill.namespace}".casefold().endswith(f"/{namespace}".casefold())

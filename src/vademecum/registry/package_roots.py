@@ -51,10 +51,8 @@ def _below(package: str, relative: str) -> Iterator[Path]:
     except (ImportError, ValueError):
         return
     for location in (spec.submodule_search_locations or ()) if spec else ():
-        try:
+        with contextlib.suppress(PathRefused):
             yield contained(Path(location), relative)
-        except PathRefused:
-            continue
 
 
 def _top_level(distribution: Distribution) -> list[str]:

@@ -114,10 +114,11 @@ class Walk:
             self._visit(prefix + name, entry.path, depth + 1)
 
     def _take(self, directory: str, file: str, path: str, about: os.stat_result) -> None:
-        if not stat.S_ISREG(about.st_mode):
-            kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
-            code = "link" if stat.S_ISLNK(about.st_mode) else "not-a-file"
-            self._object(path, code, f"{path} is {kind}, not a file: replace it by one")
+        if stat.S_ISLNK(about.st_mode):
+            why = "is a link, and scan.follow_links is off: replace it by a file"
+            self._object(path, "link", f"{path} {why}")
+        elif not stat.S_ISREG(about.st_mode):
+            self._object(path, "not-a-file", f"{path} is not a plain file: replace it by one")
         elif self._directories_left >= 0:
             self.documents.append((directory, file, signature_of(about)))
         else:
@@ -155,16 +156,6 @@ class Walk:
     def _object(self, path: str, code: str, message: str) -> None:
         if self._directories_left >= 0:
             self.obstacles.append((path, Problem(code, "error", message)))
-
-
-_KINDS = {
-    stat.S_IFLNK: "a link (scan.follow_links is off)",
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
-}
 
 
 def _unreachable(path: str, error: OSError) -> tuple[str, str]:

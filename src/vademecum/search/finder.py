@@ -127,10 +127,14 @@ class Finder:
         return self._evidence(query, self._terms(query), self._skill_of(hit))
 
     def _evidence(self, query: str, terms: list[Term], skill: Skill) -> Evidence:
-        words = self._words_of(skill)
+        number = self._numbers[skill.location]
+        name = frozenset(self._engine.words(skill.name))
+        opening = frozenset(self._engine.words(_SENTENCE_END.split(skill.description, 1)[0]))
+        told = name.union(self._engine.words(skill.description))
+        words = Skilled(name, opening, told, partial(self._engine.in_field, number, "body"))
         terms = focused(terms, words)
         scores = {number: score for score, number in self._best(terms, 2)}
-        own = scores.pop(self._numbers[skill.location], 0.0)
+        own = scores.pop(number, 0.0)
         margin = max(0.0, own - max(scores.values(), default=0.0)) / (own or 1.0)
         evidence = weigh(terms, words, self._engine.known, margin=margin, size=len(self._skills))
         names = called(query)
@@ -156,14 +160,6 @@ class Finder:
 
     def _skill_of(self, hit: Hit) -> Skill:
         return next(skill for skill in self._skills if (skill.name, skill.source) == (hit.name, hit.source))
-
-    def _words_of(self, skill: Skill) -> Skilled:
-        name = frozenset(self._engine.words(skill.name))
-        opening = frozenset(self._engine.words(_SENTENCE_END.split(skill.description, 1)[0]))
-        told = name.union(self._engine.words(skill.description))
-        return Skilled(
-            name, opening, told, partial(self._engine.in_field, self._numbers[skill.location], "body")
-        )
 
     def words(self, text: str) -> list[str]:
         """Return the words that a text is searched by, with their corrections and translations."""

@@ -99,8 +99,7 @@ class TextIndex:
 
     def words(self, text: str) -> list[str]:
         """Return the words of a text as they are indexed."""
-        found: list[str] = self._analyzer.analyze(prepared(text))
-        return found
+        return list(self._analyzer.analyze(prepared(text)))
 
     def in_field(self, number: int, field: str, term: str) -> bool:
         """Return whether a field of a document contains a term."""

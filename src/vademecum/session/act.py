@@ -21,7 +21,7 @@ from vademecum.runs.record import OBSERVATIONS
 from vademecum.session.base import Deferred, Kind
 from vademecum.session.recording import CHANGED, Answered, Run
 from vademecum.session.view import file_names
-from vademecum.skill.assets import Sees, no_script, script_name, skill_digest
+from vademecum.skill.assets import Sees, no_file, script_name, skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
 from vademecum.tools.calls import Observation
@@ -285,7 +285,7 @@ class Act(ExitStack):
         if isinstance(self.call, calls.RunScript) and not shown and self.skill is not None:
             if permission == "skill":
                 return SkillNotFound(f"No skill is called {self.call.skill!r}.")
-            return no_script(self.skill, self.call.relative_path, self.sees(self.skill))
+            return no_file(self.skill, self.call.relative_path, self.sees(self.skill), what="script")
         return ToolRefused(f"There is no {shown!r} here.", code="missing")
 
     def denied_files(self, skill: Skill) -> list[str]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import assert_never
 
 from vademecum.errors import Declined, Denied, LoadRefused, VademecumError
-from vademecum.loader.loading import Loaded, LoadReport, load_body, load_resource, no_file
+from vademecum.loader.loading import Loaded, LoadReport, load_body, load_resource
 from vademecum.paths import check_relative
 from vademecum.policy.base import Effect
 from vademecum.policy.gate import Decided
@@ -19,7 +19,7 @@ from vademecum.skill.assets import (
     MAX_ASSETS,
     asset_path,
     list_assets,
-    no_script,
+    no_file,
     script_name,
     script_path,
     skill_digest,
@@ -148,8 +148,8 @@ def _require_file(act: Act, permission: str, skill: Skill, relative: str) -> Non
     decided = act.decided(permission, file_names(skill, relative), skill)
     if act.origin != "user" and decided[1].effect is Effect.DENY:
         # What a rule denies looks to a model like what does not exist.
-        missing = no_script if permission == "script" else no_file
-        raise missing(skill, relative, act.sees(skill))
+        what = "script" if permission == "script" else "file"
+        raise no_file(skill, relative, act.sees(skill), what=what)
     _settle(act, skill, decided)
 
 

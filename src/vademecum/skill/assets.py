@@ -75,32 +75,25 @@ def script_name(skill: Skill, script: str) -> str:
 
 
 def _steps(skill: Skill, relative: str) -> list[str]:
+    steps = [step for step in relative.split("/") if step not in {"", "."}]
     check_relative(skill.location, relative)
-    return [step for step in relative.split("/") if step not in {"", "."}]
+    return steps
 
 
 def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:
     """Return the absolute path of a script below ``scripts/``."""
     path = contained(Path(skill.location), script_name(skill, script))
     if not os.path.isfile(path):
-        raise no_script(skill, script, sees)
+        raise no_file(skill, script, sees, what="script")
     return path
 
 
-def no_script(skill: Skill, script: str, sees: Sees) -> LoadRefused:
-    """Return the error for a script that is not there, or must look as if it were not."""
-    hint = hint_about(script, list_assets(skill, ("scripts",), sees=sees))
-    return LoadRefused(f"Skill {skill.name!r} has no script {script[:200]!r}: {hint}", code="missing")
-
-
-def hint_about(typed: str, known: list[str]) -> str:
-    """Say which of a skill's files was probably meant, or which there are.
-
-    >>> hint_about("fil.py", ["scripts/fill.py"]), hint_about("x", ["scripts/fill.py"]), hint_about("x", [])
-    ("did you mean 'scripts/fill.py'?", "there are 'scripts/fill.py'.", 'it has none.')
-    """
+def no_file(skill: Skill, typed: str, sees: Sees, *, what: str = "file") -> LoadRefused:
+    """Return the error for a file that is not there, or must look so; it names files that are."""
+    known = list_assets(skill, ("scripts",) if what == "script" else ASSET_DIRECTORIES, sees=sees)
     there = f"there are {', '.join(map(repr, known[:MAX_NAMED]))}." if known else "it has none."
-    return meant(nearest_file(typed, known), otherwise=there)
+    hint = meant(nearest_file(typed, known), otherwise=there)
+    return LoadRefused(f"Skill {skill.name!r} has no {what} {typed[:200]!r}: {hint}", code="missing")
 
 
 def files_below(base: str, top: str) -> Iterator[str]:

@@ -215,15 +215,15 @@ class _Interpreter:
 
     def meta(self) -> Meta:
         metadata = self._metadata()
-        compatibility = self._optional("compatibility")
+        compatibility = self._text("compatibility") or None
         if compatibility is not None:
             compatibility = self._shown_to_models("compatibility", compatibility)
             self._check_length("compatibility", compatibility, MAX_COMPATIBILITY_CHARS, "Shorten it")
         return Meta(
             # The specification keeps these two inside `metadata`; both places are read.
-            version=self._optional("version") or metadata.get("version"),
-            author=self._optional("author") or metadata.get("author"),
-            license=self._optional("license"),
+            version=self._text("version") or metadata.get("version"),
+            author=self._text("author") or metadata.get("author"),
+            license=self._text("license") or None,
             compatibility=compatibility,
             metadata=metadata,
             secrets=self._secret_names(metadata.get("secrets", "")),
@@ -232,14 +232,13 @@ class _Interpreter:
     def extra(self) -> dict[str, str | tuple[str, ...]]:
         kept: dict[str, str | tuple[str, ...]] = {}
         for key, field in self._fields.items():
-            value = field.value
             if key in KNOWN_FIELDS:
                 continue
             if control := _misspelt_control(key):
                 text = f"Field {key[:40]!r} is not read. Did you mean {control!r}?"
                 self._add("misspelt-field", text, key, severity="error")
-            if isinstance(value, str | tuple):
-                kept[key] = value
+            if isinstance(field.value, str | tuple):
+                kept[key] = field.value
             else:
                 text = f"The value of {key[:40]!r} is nested and was left out: it is not a field that is read"
                 self._add("nested-value", text, key, severity="warning")
@@ -274,9 +273,6 @@ class _Interpreter:
             text = f"Field {key!r} must be a non-empty string. Write one"
             self._add("empty-field", text, key, severity="error")
         return ""
-
-    def _optional(self, key: str) -> str | None:
-        return self._text(key) or None
 
     def _text(self, key: str) -> str | None:
         """Return the visible text of a field; ``None`` if it is missing or not text."""

@@ -23,8 +23,11 @@ def write_skill(parent: Path, name: str, *, template: str, description: str | No
     target = parent / checked_name(name)
     if os.path.lexists(target):
         raise SkillRefused(f"{target} exists already: choose another name, or edit it.", code="exists")
+    text = json.dumps(description or DEFAULT_DESCRIPTION, ensure_ascii=False)
+    for key, value in (("name", name), ("title", name.replace("-", " ").capitalize()), ("description", text)):
+        template = template.replace("{{" + key + "}}", value)
     try:
-        data = _filled(template, name, description or DEFAULT_DESCRIPTION).encode()
+        data = template.encode()
     except UnicodeEncodeError as error:
         raise SkillRefused(
             "The description is not valid text: write it in UTF-8.", code="not-utf8"
@@ -55,11 +58,3 @@ def checked_name(name: str) -> str:
         reason = problems[0].message if problems else "A skill needs a name such as pdf-forms"
         raise SkillRefused(f"{reason.replace('Write: name:', 'Run: vade new')}.", code="name")
     return name
-
-
-def _filled(template: str, name: str, description: str) -> str:
-    title = name.replace("-", " ").capitalize()
-    values = {"name": name, "title": title, "description": json.dumps(description, ensure_ascii=False)}
-    for key, value in values.items():
-        template = template.replace("{{" + key + "}}", value)
-    return template

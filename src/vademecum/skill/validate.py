@@ -91,8 +91,7 @@ def validate_skill(
     except (OSError, FileRefused) as error:
         problem = Problem("unreadable", "error", f"{MANIFEST} cannot be read: {error}")
         return Validation(str(place), None, None, (problem,))
-    document = parse_document(data, directory=place.name, reading=reading)
-    document = with_file_name(document, manifest.name)
+    document = with_file_name(parse_document(data, directory=place.name, reading=reading), manifest.name)
     problems = [
         *(
             structs.replace(problem, severity="error") if problem.code in _ERRORS_HERE else problem

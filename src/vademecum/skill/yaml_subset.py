@@ -79,8 +79,8 @@ def read_fields(text: str, *, lenient: bool = False) -> Fields:
     >>> {name: field.value for name, field in fields.by_name.items()}
     {'name': 'pdf', 'version': '1.10', 'tags': ('a', 'b')}
     """
-    reader = _Reader(text, lenient=lenient)
     try:
+        reader = _Reader(text, lenient=lenient)
         top = reader.document()
     except YAMLError as error:
         return Fields({}, (diagnose(error, text),), broken=True)
@@ -171,7 +171,7 @@ class _Reader:
         found: dict[str, str] = {}
         for name, line, node in self._entries(mapping):
             if key != "metadata":
-                continue
+                continue  # of other mappings, only the keys are checked
             if name in found:
                 text = f"'metadata.{name[:40]}' is there twice: remove one of them"
                 self._note("duplicate-field", line, text, field=key)
@@ -202,8 +202,9 @@ def _texts_at(node: _Node, path: tuple[str, ...]) -> tuple[str, ...]:
     if path:
         below = [value for key, value in node.pairs() if key.text() == path[0]]
         return tuple(text for value in below for text in _texts_at(value, path[1:]))
-    text = node.text()
-    return node.texts() or () if text is None else (text,)
+    if (text := node.text()) is not None:
+        return (text,)
+    return node.texts() or ()
 
 
 def frontmatter_values(document: bytes) -> dict[str, Any]:
@@ -217,8 +218,8 @@ def frontmatter_values(document: bytes) -> dict[str, Any]:
     block = find_block(document)
     if isinstance(block, Problem):
         raise _unfit(block.message)
-    reader = _Reader(block)
     try:
+        reader = _Reader(block)
         top = reader.document()
     except YAMLError as error:
         raise _unfit(diagnose(error, block).message) from error
@@ -227,8 +228,7 @@ def frontmatter_values(document: bytes) -> dict[str, Any]:
             raise _unfit(problem.message)
     if top is None or type(top.event) is not MappingStartEvent:
         raise _unfit("The frontmatter is not a mapping")
-    found: dict[str, Any] = _value(top)
-    return found
+    return dict(_value(top))
 
 
 def _value(node: _Node) -> Any:
