@@ -115,10 +115,8 @@ def masked_values(value: Any, secrets: Secrets, *, name: str = "", most: int | N
                 for key, item in value.items()
             }
         case list() | tuple():
-            kept = [
-                masked_values(item, secrets, most=most)
-                for item in (value if most is None else value[:MAX_ITEMS])
-            ]
+            items = value if most is None else value[:MAX_ITEMS]
+            kept = [masked_values(item, secrets, most=most) for item in items]
             return kept if len(kept) == len(value) else [*kept, f"… {len(value):,} in all"]
     return value
 
