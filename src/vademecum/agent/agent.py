@@ -256,9 +256,7 @@ class Conversation:
         return "\n".join(lines)
 
 
-def files_in(
-    request: str, paths: Workspace, *, given: Sequence[str] = ()
-) -> tuple[list[str], list[str], str]:
+def files_in(request: str, paths: Workspace, *, given: Sequence[str]) -> tuple[list[str], list[str], str]:
     """Find the files and directories that a request names, in the order it names them, after those given.
 
     Returns them, the names that look like files and are not there, and the request without its paths.

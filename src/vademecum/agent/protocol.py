@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,6 @@ from vademecum.tools import calls
 
 MAX_REPLY_CHARS = 2_000_000
 MAX_CANDIDATES = 50
-_NOT_JSON = (msgspec.DecodeError, UnicodeEncodeError, RecursionError)
 MAX_DEPTH = 64
 # Calls that have no action of their own.
 CALLED_AS_TOOLS = (
@@ -335,21 +333,25 @@ def _called(text: str, made: Sequence[ToolCall]) -> Turn:
     changes = [call for call in made if call.name == "update_plan"]
     update, wrong = None, ""
     for call in changes:
-        try:
-            given = msgspec.json.decode(call.arguments or "{}", type=UpdatePlan)
-            update = given.plan or given.changes
-            wrong = wrong or ("" if update else "The plan was not changed: give `plan` or `changes`.")
-        except _NOT_JSON as error:
-            wrong = wrong or f"The plan was not changed: {error}."
+        change = _read(call.arguments)
+        given = change.get("plan") or change.get("changes")
+        update, problem = plan_in(given)
+        wrong = wrong or problem or ("" if given else "The plan was not changed: give `plan` or `changes`.")
     actions = [_native(call) for call in made if call.name != "update_plan"]
     return Turn(actions, update, wrong, [call.id for call in changes])
 
 
+def _read(arguments: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {}
+
+
 def _native(call: ToolCall) -> Action:
+    if call.name == "final_answer" and (answer := calls.convert(_read(call.arguments), FinalAnswer, [])):
+        return _action(answer, call.id)
     arguments = call.arguments.strip() or "{}"
-    if call.name == "final_answer":
-        with contextlib.suppress(*_NOT_JSON):
-            return _action(msgspec.json.decode(arguments, type=FinalAnswer), call.id)
     try:
         parsed = calls.parse_call(call.name, arguments)
     except ToolRefused:

@@ -117,10 +117,9 @@ class _Heard:
         usage = self.usage
         cached = count(usage.get("cache_read_input_tokens"))
         given = count(usage.get("input_tokens")) + cached + count(usage.get("cache_creation_input_tokens"))
+        used = Usage(given, count(usage.get("output_tokens")), cached)
         cut = self.ended in {"max_tokens", "model_context_window_exceeded"}
-        return Reply(
-            text, Usage(given, count(usage.get("output_tokens")), cached), tuple(calls), cut, thoughts
-        )
+        return Reply(text, used, tuple(calls), cut, thoughts)
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -92,12 +92,13 @@ def masked(text: str, secrets: Secrets, *, name: str = "", most: int | None = No
     >>> masked("used correct-horse and Bearer abcdefgh12", Secrets({"MY_API_KEY": "correct-horse"}))
     'used [secret] and Bearer [secret]'
     """
-    if _SECRET_HEADER.fullmatch(name):
+    if name and _SECRET_HEADER.fullmatch(name):
         return MASK
     shown = text if most is None else text[:MAX_MASKED_CHARS]
     if secrets.forms.pieces:
         shown = secrets.mask_values(shown)
-    shown = _KNOWN.sub(rf"\g<lead>{MASK}", _URL_PASSWORD.sub(rf"\g<1>{MASK}", shown))
+    shown = _URL_PASSWORD.sub(lambda found: found[1] + MASK, shown)
+    shown = _KNOWN.sub(lambda found: (found["lead"] or "") + MASK, shown)
     if most is not None and (len(shown) > most or len(text) > MAX_MASKED_CHARS):
         shown = f"{shown[:most]}…"
     # Half a character, as the name of a file may contain it, cannot be written.
@@ -115,10 +116,8 @@ def masked_values(value: Any, secrets: Secrets, *, name: str = "", most: int | N
                 for key, item in value.items()
             }
         case list() | tuple():
-            kept = [
-                masked_values(item, secrets, most=most)
-                for item in (value if most is None else value[:MAX_ITEMS])
-            ]
+            items = value if most is None else value[:MAX_ITEMS]
+            kept = [masked_values(item, secrets, most=most) for item in items]
             return kept if len(kept) == len(value) else [*kept, f"… {len(value):,} in all"]
     return value
 
