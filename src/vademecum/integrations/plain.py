@@ -44,7 +44,6 @@ def answer_anthropic(kit: Toolkit, message: Message, *, others: Collection[str] 
 
 
 def _blocks(result: Result) -> str | list[dict[str, Any]]:
-    """Return the text, followed by pictures and documents if there are any."""
     found: list[dict[str, Any]] = [{"type": "text", "text": result.text}]
     for each in result.content:
         source = {"type": "base64", "media_type": each.media_type, "data": each.base64}

@@ -21,7 +21,6 @@ MAX_COMPARED_BYTES = 1024 * 1024
 MAX_DIFF_LINES = 400
 
 SIGNATURE, OMS_SIGNATURE = "skill.sig", "skill.oms.sig"
-SIGNATURES = frozenset({SIGNATURE, OMS_SIGNATURE})
 MAX_SIGNATURE_BYTES = 8 * 1024 * 1024
 
 # What interpreters and desktops leave behind: not an edit that anybody made.

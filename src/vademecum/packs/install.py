@@ -269,9 +269,7 @@ def _skeleton(name: str) -> str:
     return plain.replace("-", "").replace("_", "")
 
 
-def uninstall(
-    names: Sequence[str], where: InstallRoot, *, purge: bool = False, force: bool = False
-) -> list[str]:
+def uninstall(names: Sequence[str], where: InstallRoot, *, purge: bool = False, force: bool = False) -> None:
     """Take skills out of a root: to the trash, or away."""
     with where.changing() as change:
         for name in names:
@@ -280,7 +278,6 @@ def uninstall(
                 refuse_edits(name, where.root, change.lock)
             change.take_away(name, keep=not purge)
         change.commit()
-    return list(names)
 
 
 def restore(name: str, where: InstallRoot) -> Path:

@@ -127,8 +127,8 @@ class RootChange:
         """Move a skill; keep what the lock said of it beside what is kept, for the day it is restored."""
         self._transaction.move(name, staged=staged, keep=keep)
         if keep and name in self.lock.skills:
-            kept = note_of(self._transaction.kept(name)).relative_to(self._root)
-            self._notes[str(kept)] = json_text(LockFile({name: self.lock.skills[name]}))
+            note = note_of(Path(TRASH, name, self._transaction.moment))
+            self._notes[str(note)] = json_text(LockFile({name: self.lock.skills[name]}))
 
     def commit(self, *, npm: bool = False) -> None:
         """Let all of it happen; an existing lock of the npm tool is updated, and made if ``npm``."""

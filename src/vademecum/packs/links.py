@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,7 +20,7 @@ from msgspec import Struct
 from vademecum.config import COMPATIBLE, Compatible
 from vademecum.errors import IntegrityFailed, PackRefused, PathRefused
 from vademecum.packs.lock import is_skill_path, json_text, read_json
-from vademecum.packs.sources.entry_names import MAX_NAME_BYTES, steps_to
+from vademecum.packs.sources.entry_names import steps_to
 from vademecum.packs.transaction import LOCK, Ground, Transaction, changing
 from vademecum.paths import MAX_PATH_CHARS, contained, leads_out
 from vademecum.registry.roots import STAGING, directory_of
@@ -94,7 +94,7 @@ class Base(Struct, frozen=True):
     def _can_be_link(self, place: str) -> bool:
         directory, _, name = place.rpartition("/")
         known = directory in {self.directory(agent) for agent in COMPATIBLE}
-        return known and is_skill_path(name) and len(os.fsencode(name)) <= MAX_NAME_BYTES
+        return known and is_skill_path(name)
 
     def is_inside(self, relative: str) -> bool:
         """Return whether the directory of a place is in the base once links are followed."""
@@ -164,11 +164,10 @@ def _changing(base: Base) -> Iterator[tuple[Transaction, Links]]:
                     os.rmdir(base.path / _OURS)  # only if it is empty
 
 
-def link(skills: Iterable[Skill], base: Base, *, agents: Sequence[Compatible]) -> list[LinkResult]:
+def link(skills: Collection[Skill], base: Base, *, agents: Sequence[Compatible]) -> list[LinkResult]:
     """Put all these skills where all these agents look, or none of them anywhere."""
-    chosen = {skill.name: skill for skill in skills}
     with _changing(base) as (transaction, links):
-        wanted = [_link(s, agent, base) for agent in dict.fromkeys(agents) for s in chosen.values()]
+        wanted = [_link(s, agent, base) for agent in dict.fromkeys(agents) for s in skills]
         actions = _changes(wanted, links, base)
         made = [one for one in wanted if one.place in actions]
         for one in made:

@@ -82,8 +82,7 @@ def read_lock(file: Path) -> LockFile:
     """Return the lock in a file, an empty one if it is missing."""
     found = read_json(file, LockFile, advice="restore it, or remove it and install again") or LockFile()
     for name, locked in found.skills.items():
-        possible = is_skill_path(name) and len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES
-        if not possible or digest_of(locked.files) != locked.digest:
+        if not is_skill_path(name) or digest_of(locked.files) != locked.digest:
             raise IntegrityFailed(f"{file} has an entry {name[:100]!r} that cannot be right: restore it.")
     if found.version != LOCK_VERSION:
         raise IntegrityFailed(f"{file} has the unknown version {found.version}: update vademecum.")
@@ -97,7 +96,8 @@ def is_skill_path(name: str) -> bool:
     [True, True, False, False, False]
     """
     steps = name.split("/")
-    return len(steps) <= MAX_STEPS and all(step and step[0] != "." and "\0" not in step for step in steps)
+    fits = len(steps) <= MAX_STEPS and len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES
+    return fits and all(step and step[0] != "." and "\0" not in step for step in steps)
 
 
 def read_installed(root: Path) -> dict[str, str]:

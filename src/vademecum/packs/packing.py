@@ -173,7 +173,6 @@ def unpack(
         staging.mkdir(parents=True, exist_ok=True)
         manifest = _manifest_of(opened)
         by_place = _files_by_place(opened, places, manifest=manifest is not None)
-        total, done = sum(map(len, by_place.values())), 0
         staged: dict[str, Staged] = {}
         for number, (place, files) in enumerate(by_place.items()):
             target = f"{staging}/.{number}"
@@ -183,8 +182,7 @@ def unpack(
                     f"{source.name} has two skills called {skill.name!r}: nothing was installed."
                 )
             staged[skill.name] = skill
-            done += len(files)
-            progress(done, total)
+            progress(number + 1, len(by_place))
         if manifest is not None:
             _check_manifest(manifest, staged.values())
     return list(staged.values()), without

@@ -86,10 +86,6 @@ class Transaction:
             _refuse_link(self.ground.control / TRASH / step)
         self._moves.append(Move(place, staged, keep, _inode(self.staging / place)))
 
-    def kept(self, place: str) -> Path:
-        """Return where what is at a place would be kept."""
-        return self.ground.control / TRASH / place / self.moment
-
     def commit(self, files: Mapping[str, str | None], *, emptied: Sequence[str] = ()) -> None:
         """Write the journal, which is the point of no return, and carry it out; undo it if that fails."""
         ground = self.ground

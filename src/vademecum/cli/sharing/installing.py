@@ -137,9 +137,9 @@ def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
 @click.option("--force", is_flag=True, help="Also what was edited by hand, or not installed by vade.")
 def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool) -> CommandResult:
     """Take skills out; vade restore brings them back."""
-    done = uninstall(names, InstallContext(scope).where, purge=purge, force=force)
-    lines = [f"Uninstalled: {n}" + ("" if purge else f" (vade restore {n} brings it back)") for n in done]
-    return CommandResult({"uninstalled": done, "kept": not purge}, map(visible, lines))
+    uninstall(names, InstallContext(scope).where, purge=purge, force=force)
+    lines = [f"Uninstalled: {n}" + ("" if purge else f" (vade restore {n} brings it back)") for n in names]
+    return CommandResult({"uninstalled": names, "kept": not purge}, map(visible, lines))
 
 
 @command("restore")

@@ -14,11 +14,12 @@ from vademecum.cli.output.printing import CommandResult, ProgressBar, command, c
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import writable, write_atomic
-from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SIGNATURES, SkillFile, digest_of
+from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SkillFile, digest_of
 from vademecum.packs.install import signers_of
 from vademecum.packs.packing import PackedSkill, pack_of, packed, publish, unpack
 from vademecum.packs.signatures import (
     KEY_DIRECTORY,
+    READERS,
     TRUSTED_DIRECTORY,
     new_key,
     oms_signed,
@@ -147,7 +148,7 @@ def sign_command(*, target: str, key: str, oms: bool) -> CommandResult:
     if path.is_dir():
         skill = _valid(path)
         out = path / (OMS_SIGNATURE if oms else SIGNATURE)
-        files: tuple[SkillFile, ...] = tuple(file for file in skill.files if file.path not in SIGNATURES)
+        files: tuple[SkillFile, ...] = tuple(file for file in skill.files if file.path not in READERS)
         data = oms_signed(files, secret, skill.name) if oms else signed(files, secret)
     elif oms:
         raise click.UsageError("--oms signs a skill's directory, not a pack.")

@@ -111,7 +111,7 @@ class SkillResources:
             offered = session.view.offered.skills
             for skill in _behind(offered, params):
                 if len(entries) == PAGE:
-                    rest = _cursor(entries[-1]["frontmatter"]["name"])
+                    rest = _BEHIND + entries[-1]["frontmatter"]["name"]
                     return {"skills": entries, "nextCursor": rest, **FRESHNESS}
                 try:
                     entries.append(_entry(session.publish(skill, self._publications)))
@@ -160,7 +160,7 @@ def page_of(
     """Return the skills behind the cursor and the cursor of the next page, if there is one."""
     behind = list(_behind(skills, params))
     page = behind[:PAGE]
-    return page, _cursor(page[-1].name) if len(behind) > PAGE else None
+    return page, _BEHIND + page[-1].name if len(behind) > PAGE else None
 
 
 def _behind(skills: Iterable[Skill], params: types.PaginatedRequestParams | None) -> Iterable[Skill]:
@@ -171,10 +171,6 @@ def _behind(skills: Iterable[Skill], params: types.PaginatedRequestParams | None
     if name == cursor:
         raise wrong_cursor(cursor)
     return (skill for skill in skills if skill.name > name)
-
-
-def _cursor(name: str) -> str:
-    return f"{_BEHIND}{name}"
 
 
 def wrong_cursor(cursor: str) -> MCPError:

@@ -57,7 +57,6 @@ Params = TypeVar("Params")
 
 
 # How many calls may go on at once, of all clients and of one.
-_Most = tuple[int, int]
 _SCRIPTS, _OTHERS = (64, 8), (256, 32)
 
 
@@ -74,7 +73,7 @@ class SkillServer(Server[Any]):
         self._resources = SkillResources(clients)
         self._bus = InMemorySubscriptionBus()
         self._listeners: set[ServerSession] = set()
-        self._running: dict[_Most, Counter[Client]] = {_SCRIPTS: Counter(), _OTHERS: Counter()}
+        self._running: dict[tuple[int, int], Counter[Client]] = {_SCRIPTS: Counter(), _OTHERS: Counter()}
         self._threads = {most: anyio.CapacityLimiter(most[0]) for most in (_SCRIPTS, _OTHERS)}
         super().__init__(
             "vademecum",

@@ -52,7 +52,7 @@ _UNREADABLE = (
 )
 
 
-# Bytes or files done, and in all; the total is 0 if it is not known.
+# Bytes or skills done, and in all; the total is 0 if it is not known.
 Progress = Callable[[int, int], None]
 
 
@@ -262,8 +262,8 @@ def _found(base: Path, relative: str, entry: os.DirEntry[str]) -> SourceFile:
     plain = "" if stat.S_ISREG(about.st_mode) else "is not a plain file"
     reason = "is a link" if stat.S_ISLNK(about.st_mode) else plain
     executable = bool(about.st_mode & stat.S_IXUSR)
-    return SourceFile(relative, about.st_size, executable, partial(_opened, base, relative), reason)
 
+    def opened() -> IO[bytes]:
+        return os.fdopen(open_contained(base, relative), "rb")
 
-def _opened(base: Path, relative: str) -> IO[bytes]:
-    return os.fdopen(open_contained(base, relative), "rb")
+    return SourceFile(relative, about.st_size, executable, opened, reason)

@@ -43,7 +43,7 @@ class NameCheck:
 
     def _enter(self, path: str, *, is_file: bool) -> None:
         while path:
-            key = _folded(path)
+            key = path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
             if key in self._known:
                 known, was_file = self._known[key]
                 if known != path:
@@ -78,10 +78,6 @@ def check_name(name: str) -> str:
 def refused(name: str, reason: str) -> PackRefused:
     """Return the refusal of one entry."""
     return PackRefused(f"The entry {name[:200]!r} {reason}: nothing was installed.")
-
-
-def _folded(name: str) -> str:
-    return name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
 
 
 def objection(name: str) -> str | None:
@@ -155,13 +151,12 @@ def left_out(directories: Iterable[str], places: Sequence[str]) -> list[str]:
     """Return the outermost of these directories without a skill; leave out hidden ones."""
     known = set(places)
     around = {step for place in places for step in steps_to(place)} | {""}
-    found: set[str] = set()
-    for path in directories:
-        if path and place_of(path, known) is None:
-            outermost = next((step for step in steps_to(path) if step not in around), None)
-            if outermost is not None and not _is_hidden(outermost) and outermost not in _ADDED_BY_SYSTEMS:
-                found.add(outermost)
-    return sorted(found)
+    outermost = {
+        next((step for step in steps_to(path) if step not in around), "")
+        for path in directories
+        if path and place_of(path, known) is None
+    }
+    return sorted(path for path in outermost - _ADDED_BY_SYSTEMS if path and not _is_hidden(path))
 
 
 def steps_to(path: str) -> list[str]:

@@ -10,7 +10,7 @@ import hashlib
 import io
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -130,12 +130,9 @@ def led_to(url: str, first: Hop) -> str:
     hop = hop_of(url)
     if is_here(first.host) or hop.host == first.host:
         return url
-    try:
-        inside = any(map(is_private, resolved(hop.host, hop.port)))
-    except ToolRefused:
-        inside = False  # a proxy may know the name
-    if inside:
-        raise PackRefused(f"{first.host} leads to a private address ({hop.host}): nothing was installed.")
+    with suppress(ToolRefused):  # a proxy may know the name
+        if any(map(is_private, resolved(hop.host, hop.port))):
+            raise PackRefused(f"{first.host} leads to a private address ({hop.host}): nothing was installed.")
     return url
 
 
