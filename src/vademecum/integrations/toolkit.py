@@ -191,7 +191,6 @@ class _PutOff:
         self._id = question_id
 
     def ask(self, question: Question) -> NoReturn:
-        """Raise ``Deferred``."""
         raise Deferred(structs.replace(question, id=self._id))
 
 

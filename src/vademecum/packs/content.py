@@ -100,7 +100,9 @@ def diff_of(old: Path, new: Path) -> list[str]:
     lines: list[str] = []
     for path in sorted({*before, *after}):
         was, now = before.get(path), after.get(path)
-        if (was and was.sha256) != (now and now.sha256):
+        if was and now and was != now and path in {SIGNATURE, OMS_SIGNATURE}:
+            lines.append(f"{path} differs: it was signed again")
+        elif (was and was.sha256) != (now and now.sha256):
             lines += _file_diff(path, old if was else None, new if now else None)
         if was and now and was.executable != now.executable:
             lines.append(f"{path} {'became' if now.executable else 'is no longer'} executable")

@@ -114,7 +114,6 @@ def _reference(entry: dict[str, Any]) -> str:
 
 
 def _entry(locked: Locked, name: str) -> dict[str, Any]:
-    """Return how that tool describes a source."""
     if locked.source == LOCAL:
         return {"source": f"./.agent/skills/{name}", "sourceType": "local"}
     if locked.source.startswith("git+"):

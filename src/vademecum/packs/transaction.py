@@ -242,7 +242,6 @@ def _inode(path: Path) -> int:
 
 
 def _put_file(file: Path, data: bytes | None) -> None:
-    """Write a file and bring it to disk, or remove it."""
     if data is None:
         file.unlink(missing_ok=True)
     else:
