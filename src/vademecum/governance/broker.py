@@ -287,7 +287,8 @@ class Broker:
             raise
         skill_id, charge = decision.intent.skill_id, decision.charge
         changes, by_engine = (changes, changes) if charge is None else charge.split(changes)
-        after = self.charter.objections(decision.agent_type, skill_id, by_engine).plus(_replaced(replaced))
+        after = self.charter.objections(decision.agent_type, skill_id, by_engine)
+        after = after.plus(_replaced(replaced)) if replaced else after
         committed = after.valid or shadow
         if committed:
             self.ledger.add(skill_id, agent_id=decision.agent_id, step=decision.step)
@@ -360,7 +361,7 @@ def _undo(decision: CheckedIntent, before: StateSnapshot | None) -> None:
 def _replaced(names: Iterable[str]) -> ValidationResult:
     text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
     found = [Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in names]
-    return refusal(*found, bits=Clause.AFTERWARDS) if found else VALID
+    return refusal(*found, bits=Clause.AFTERWARDS)
 
 
 def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:

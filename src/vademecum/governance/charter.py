@@ -89,7 +89,7 @@ class SkillRegistry:
     @property
     def skills(self) -> dict[str, SkillDefinition]:
         """Return all definitions by id, in the order of registration."""
-        return {name: check.skill for name, check in self.checks.items()}
+        return {name: check.skill for name, check in list(self.checks.items())}
 
     def register(self, skill: SkillDefinition) -> None:
         """Add a skill, or raise ``CharterRefused`` if its id is taken or its definition is wrong."""
@@ -234,7 +234,7 @@ class Charter:
     ) -> list[str]:
         """Return the skills that an agent can carry out now, with some parameters."""
         check = partial(self.check, world=world, step=step, ledger=ledger)
-        found = self.registry.checks.items()
+        found = list(self.registry.checks.items())  # a skill may be registered meanwhile
         return [name for name, each in found if not check(name, agent).bits & ~each.correctable]
 
     def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> ValidationResult:
