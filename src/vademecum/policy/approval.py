@@ -86,7 +86,7 @@ class Approver(Protocol):
 class Nobody:
     """Is not there: every question is rejected at once; people get the command that would not need to ask.
 
-    ``message`` is for the model; ``advice`` is for people, if there is no such command.
+    ``message`` is for the model, ``advice`` for people if ``replay`` is empty.
     """
 
     def __init__(
