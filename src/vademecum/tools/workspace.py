@@ -7,7 +7,7 @@ import glob
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -30,11 +30,11 @@ class Located:
     relative: str
     name: str
     rule: str
+    path: Path = field(init=False)
 
-    @property
-    def path(self) -> Path:
-        """The absolute path."""
-        return self.root / self.relative
+    def __post_init__(self) -> None:
+        """Put the absolute path together, once."""
+        object.__setattr__(self, "path", self.root / self.relative)
 
 
 class Workspace:
