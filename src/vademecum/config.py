@@ -329,11 +329,13 @@ def _config_file(place: Path) -> Path | None:
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = read_capped(file, cap=MAX_CONFIG_BYTES).decode("utf-8-sig")
-        if file.suffix == ".toml":
+        if file.suffix == ".json":
+            data = _json(text)
+        else:
             import tomllib  # noqa: PLC0415 - only for the few who write TOML
 
-            text = json.dumps(tomllib.loads(text), default=str)  # one set of rules checks both formats
-        data = _json(text)
+            # Through JSON, so that both formats are checked by one set of rules (dates become text).
+            data = json.loads(json.dumps(tomllib.loads(text), default=str))
     except (OSError, FileRefused) as error:
         raise ConfigError(f"{file} cannot be read ({error}): repair or remove it.") from error
     except (ValueError, RecursionError) as error:

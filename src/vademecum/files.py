@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -87,8 +88,9 @@ def writable(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "make it writable, or name another place"
-        raise ConfigError(f"{place} cannot be written ({error.strerror or error}): {advice}.") from error
+        advice = "make room there" if error.errno == errno.ENOSPC else "make it writable"
+        text = f"{place} cannot be written ({error.strerror or error}): {advice}, or name another place."
+        raise ConfigError(text) from error
 
 
 def keep_newest(directory: Path, pattern: str, most: int) -> None:

@@ -96,9 +96,6 @@ def _descend(chain: list[int], relative: str, base: str | Path) -> int:
             continue
         try:
             descriptor = os.open(step, _STEP, dir_fd=chain[-1])
-        except NotADirectoryError as error:
-            text = f"{relative!r} leads through a file: name one below {base}."
-            raise FileRefused(text, code="not-a-file") from error
         except OSError as error:
             if error.errno not in {errno.ELOOP, errno.EMLINK}:
                 raise
@@ -108,6 +105,13 @@ def _descend(chain: list[int], relative: str, base: str | Path) -> int:
                 raise _leads_out_of(base, relative) from error
             steps += target.split("/")[::-1]
             continue
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            if any(rest not in {"", "."} for rest in steps):
+                os.close(descriptor)
+                raise FileRefused(
+                    f"{relative!r} leads through a file: name one below {base}.", code="not-a-file"
+                )
+            return descriptor
         chain.append(descriptor)
     return chain.pop() if len(chain) > 1 else os.dup(chain[0])
 

@@ -126,9 +126,7 @@ class SecretStore:
             raise ConfigError(f"The value of {name} is not kept: {problem}.")
         entry = _Entry(name, skill, value)
         with self._locked():
-            with contextlib.suppress(
-                Exception
-            ):  # if there is none, it fails or loses the value, the file is used
+            with contextlib.suppress(Exception):  # if there is none, or it loses the value, the file is used
                 keyring = self._keyring()
                 keyring.set_password(SERVICE, entry.username, value)
                 if keyring.get_password(SERVICE, entry.username) == value:

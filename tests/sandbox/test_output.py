@@ -165,6 +165,21 @@ def test_cancelling(cell: Cell, code: str) -> None:
     assert (ended.reason, ended.exit_code) == ("cancelled", None)
 
 
+def test_cancelling_before_it_began(cell: Cell) -> None:
+    ended: list[str] = []
+
+    def run() -> None:
+        for _ in range(10):
+            cell.limits = Limits(seconds=0.001)
+            ended.append(cell.run(["/bin/true"]).reason)
+
+    working = threading.Thread(target=run, daemon=True)
+    working.start()
+    working.join(timeout=60)  # a supervisor that does not notice is killed after ten seconds
+    assert not working.is_alive()
+    assert set(ended) <= {"time", "exited"}
+
+
 @pytest.mark.parametrize("code", [LOUD, QUIET])
 def test_ctrl_c(tmp_path: Path, sandbox: Real, code: str) -> None:
     driver = (

@@ -293,9 +293,13 @@ class _Running:
         if status.fileno() in ready and (inside := self.said("child-pid")) is not None:
             self._pump.poll.unregister(status)
             # It may be gone by now, which its status will say.
-            with contextlib.suppress(ProcessLookupError, BrokenPipeError):
-                self._usage.begin(inside)
-                release.write(b"x")
+            try:
+                with contextlib.suppress(ProcessLookupError, BrokenPipeError):
+                    self._usage.begin(inside)
+                    release.write(b"x")
+            except OSError as error:
+                text = f"The limits of the command cannot be set ({error.strerror}): nothing ran."
+                raise SandboxFailed(text) from error
             release.close()
         if doorway is not None and doorway.fileno() in ready:
             assert isinstance(self._jail.network, ByProxy)

@@ -132,11 +132,10 @@ def _supervise(status: int, lifeline: int, release: int) -> int:
     child = os.fork()
     if child == 0:
         _prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
-        for descriptor in (status, lifeline):
-            os.close(descriptor)
-        if not os.read(release, 1):
+        if not _is_released(release, lifeline):
             os._exit(127)
-        os.close(release)
+        for descriptor in (status, lifeline, release):
+            os.close(descriptor)
         return complain
     _say(status, b'{"child-pid": %d}\n' % child)
     os.close(complain)
@@ -152,6 +151,16 @@ def _supervise(status: int, lifeline: int, release: int) -> int:
     if code is not None:
         _say(status, b'{"exit-code": %d}\n' % code)
     os._exit(0)
+
+
+def _is_released(release: int, lifeline: int) -> bool:
+    """Wait for the leave to begin; return whether it came before the caller was gone, or cancelled."""
+    import select  # noqa: PLC0415 - while the limits are set
+
+    poll = select.poll()
+    poll.register(release, select.POLLIN)
+    poll.register(lifeline, select.POLLIN)
+    return lifeline not in dict(poll.poll()) and bool(os.read(release, 1))
 
 
 def _say(status: int, words: bytes) -> None:

@@ -137,11 +137,12 @@ def _size_of(path: str, left: list[int], parent: int | None = None) -> int:
         if stat.S_ISDIR(found.st_mode):
             opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
             try:
-                for name in os.listdir(opened):
-                    left[0] -= 1
-                    if left[0] < 0:
-                        raise _NotWatchable
-                    used += _size_of(name, left, opened)
+                with os.scandir(opened) as listing:
+                    for entry in listing:
+                        left[0] -= 1
+                        if left[0] < 0:
+                            raise _NotWatchable
+                        used += _size_of(entry.name, left, opened)
             finally:
                 os.close(opened)
     except (FileNotFoundError, NotADirectoryError):
