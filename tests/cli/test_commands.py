@@ -114,6 +114,14 @@ def test_list_hides_what_is_not_for_people(place: Place) -> None:
     assert "inner" not in [s["name"] for s in place.vade("list", "--json").json["skills"]]
 
 
+@pytest.mark.parametrize("word", ["ж" * 1000, "长" * 500, f"Make {'ж' * 900}"])
+def test_list_cuts_descriptions_without_blanks(place: Place, word: str) -> None:
+    write_skill(place.cwd, ".agent/skills/long", f"---\nname: long\ndescription: {word}\n---\n")
+    out = place.vade("list").out
+    assert "…" in out
+    assert max(out.count("ж"), out.count("长") * 2) in range(100, 181)
+
+
 def test_list_of_nothing_says_how_to_begin(place: Place) -> None:
     out = place.vade("list", "--no-default-roots").out
     assert out == "0 skills\nPut one in .agent/skills/, or create one: vade new my-skill\n"

@@ -164,6 +164,15 @@ def test_cooldown_counts_steps() -> None:  # M3
     )
 
 
+def test_without_a_cooldown_a_later_step_in_the_ledger_denies_nothing() -> None:  # M3
+    first = broker_of(skill(), {"act": lambda agent: None})
+    agent = resident()
+    first.step = 5
+    assert first.propose(agent, "act").executed
+    later = Broker(first.charter.registry, None, Functions({"act": lambda agent: None}), ledger=first.ledger)
+    assert later.propose(agent, "act").executed
+
+
 def test_a_denied_intent_starts_no_cooldown() -> None:  # M3
     text = skill(institutional_constraints={"cooldown": 5}, preconditions=["ready"])
     broker = broker_of(text, {"act": lambda agent: None})

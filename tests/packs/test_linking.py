@@ -64,6 +64,20 @@ def test_links_are_made_and_undone_exactly(place: Place, base: Base) -> None:
     assert tree(place.cwd) == before
 
 
+@pytest.mark.parametrize("kind", ["nothing", "file", "dangling"])
+def test_nothing_is_taken_away_where_nothing_is_linked(place: Place, kind: str) -> None:
+    agent = place.cwd / ".agent"
+    if kind == "file":
+        agent.write_text("")
+    elif kind == "dangling":
+        agent.symlink_to("nowhere")
+    before = tree(place.cwd)
+    done = place.vade("unlink", "--all")
+    assert (done.code, done.out) == (0, "Nothing is linked here\n")
+    assert place.vade("unlink", "x").code == 4
+    assert tree(place.cwd) == before
+
+
 def test_what_is_remembered(place: Place, base: Base) -> None:
     make(place.cwd / ".agent/skills", "x")
     link(skills_of(place, "x"), base, agents=["claude"])

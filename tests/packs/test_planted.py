@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +48,42 @@ def test_a_planted_skill_is_named(installed: Place, where: str, file: str) -> No
     assert (installed.vade("verify").code, installed.vade("sync", "--frozen").code) == (0, 0)
     lock = json.loads((installed.cwd / ".agent/skills.lock.json").read_text())
     assert lock["skills"][where]["source"] == "local"
+
+
+def test_a_skill_that_is_the_root_itself_is_not_locked(installed: Place) -> None:
+    """The skills that are locked stay so: an entry for the root would make the lock unreadable."""
+    lock = installed.cwd / ".agent/skills.lock.json"
+    before = lock.read_bytes()
+    (skills(installed) / "SKILL.md").write_text("---\nname: skills\ndescription: D\n---\n")
+    assert installed.vade("lock").code != 0
+    assert lock.read_bytes() == before
+
+
+def test_a_skill_inside_another_is_not_locked_any_more(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/grp/x")
+    assert place.vade("lock", "grp/x").code == 0
+    write_skill(place.cwd, ".agent/skills/grp")
+    assert "No longer locked: grp/x" in place.vade("lock").out
+    assert [*json.loads((place.cwd / ".agent/skills.lock.json").read_text())["skills"]] == ["grp"]
+
+
+def test_what_is_written_follows_the_mask(place: Place) -> None:
+    make(place.cwd / "src", "a")
+    words = ["sh", "-c", 'umask 002; exec "$0" -m vademecum install src', sys.executable]
+    subprocess.run(words, cwd=place.cwd, env={**os.environ, "HOME": str(place.home)}, check=True)
+    lock = place.cwd / ".agent/skills.lock.json"
+    assert lock.stat().st_mode & 0o777 == 0o664
+
+
+def test_no_program_of_the_project_runs_to_install(place: Place) -> None:
+    for number in range(120):
+        make(place.cwd / "src", f"skill-{number}")
+    program = place.cwd / "bin/sync"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\ntouch ran\n")
+    program.chmod(0o755)
+    assert place.vade("install", "src", PATH=f"bin:{os.environ['PATH']}").code == 0
+    assert not (place.cwd / "ran").exists()
 
 
 def test_a_lock_that_is_missing(installed: Place) -> None:

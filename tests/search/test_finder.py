@@ -324,6 +324,17 @@ def test_segment_files_that_were_damaged_fall_back_to_memory(root: Path, cache: 
     assert names(finder, "forms") == ["pdf-forms"]
 
 
+def test_segment_files_that_were_damaged_are_built_anew_with_the_next_skill(root: Path, cache: Path) -> None:
+    library(root)
+    Finder(index_at(root, cache))
+    for file in next(iter(cache.glob("search-*"))).joinpath("tantivy").glob("*.term"):
+        file.write_bytes(b"x")
+    skill(root, "added", "About zebras.")
+    finder = Finder(index_at(root, cache))
+    assert (names(finder, "zebras"), finder.problem) == (["added"], None)
+    assert Finder(index_at(root, cache)).updated == 0
+
+
 def test_disk_that_does_not_take_it(root: Path, tmp_path: Path) -> None:
     library(root)
     index = index_at(root, Path("/proc/vademecum"))

@@ -247,6 +247,8 @@ class Loop:
         shown = f" {visible(about)[:MAX_ABOUT_CHARS]}" if about else ""
         line = f"[{len(self.said.observed) + 1}] {kind}{shown}: {result.code or 'ok'}"
         kept = self.record.keep(result.text) if result.text else ""
+        path = os.path.relpath(self.record.place / kept, self.session.place.context.cwd) if kept else ""
+        seen = self.said.observe(line, result.text, result.kind, path)
         self.record.add("observation", line=line, code=result.code, kept=kept, characters=len(result.text))
         if kind != "plan_update":
             self._last = result
@@ -254,8 +256,7 @@ class Loop:
             self._failures = [*self._failures, failure] if result.code else []
             if result.code:
                 self._fault = f"{kind}{shown}: {result.text}"
-        path = os.path.relpath(self.record.place / kept, self.session.place.context.cwd) if kept else ""
-        return self.said.observe(line, result.text, result.kind, path)
+        return seen
 
     # Deciding
 

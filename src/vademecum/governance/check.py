@@ -203,7 +203,7 @@ class SkillCheck:
             except c.FAILURES:
                 bits |= bit
         used = last.get(skill.skill_id)
-        if used is not None and step - used < self.cooldown:
+        if self.cooldown and used is not None and step - used < self.cooldown:
             bits |= Clause.COOLDOWN
         if not bits:
             return VALID

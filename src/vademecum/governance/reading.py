@@ -251,6 +251,10 @@ def _text(value: Any, place: str, draft: Draft) -> Any:
     return _wrong("is not a text: write one", place, draft)
 
 
+def _kind(value: Any, place: str, draft: Draft) -> Any:
+    return value if value in KINDS else _wrong(f"is {value!r}: write one of {', '.join(KINDS)}", place, draft)
+
+
 def _mapping(written: Any, place: str, draft: Draft) -> dict[str, Any]:
     if not isinstance(written, dict):
         _wrong("is not a mapping: write keys with values below it", place, draft)
@@ -285,7 +289,7 @@ _SKILL: dict[str, _Read] = {
 }
 _ROLE: dict[str, _Read] = dict.fromkeys(("skills", "reads", "writes"), _texts)
 _PARAMETER: dict[str, _Read] = {
-    "type": _value(lambda value: value in KINDS, f"is not known: write one of {', '.join(KINDS)}"),
+    "type": _kind,
     "min": _number,
     "max": _number,
     "enum": _list_of(_scalar, empty="enum is empty: write the choices, or leave it out."),

@@ -187,16 +187,16 @@ def link(skills: Collection[Skill], base: Base, *, agents: Sequence[Compatible])
 
 def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatible] = ()) -> list[LinkResult]:
     """Take away what was linked under these names, or everything; what is not ours any more stays."""
+    if not os.path.lexists(base.file) and not os.path.lexists(base.path / _OURS / LOCK):
+        _refuse_unknown(names or (), base)
+        return []
     with _changing(base) as (transaction, links):
         chosen = {
             one.place: one
             for one in links.links
             if (names is None or one.name in names) and (not agents or one.agent in agents)
         }
-        unknown = sorted({*(names or ())} - {one.name for one in chosen.values()})
-        if unknown:
-            text = f"No link of {unknown[0]!r} is recorded in {base.file}"
-            raise PackRefused(f"{text}: only what vade link made is taken away.", code="missing")
+        _refuse_unknown(sorted({*(names or ())} - {one.name for one in chosen.values()}), base)
         actions: dict[str, Action] = {}
         for place, one in chosen.items():
             actions[place] = "other" if os.path.lexists(base.path / place) else "gone"
@@ -211,6 +211,12 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
             emptied = [directory for directory in gone if base.is_inside(f"{directory}/x")]
             transaction.commit({_LINKS_FILE: record.to_text()}, emptied=emptied)
     return [base.result(one, actions[place]) for place, one in chosen.items()]
+
+
+def _refuse_unknown(names: Sequence[str], base: Base) -> None:
+    if names:
+        text = f"No link of {names[0]!r} is recorded in {base.file}"
+        raise PackRefused(f"{text}: only what vade link made is taken away.", code="missing")
 
 
 def _link(skill: Skill, agent: Compatible, base: Base) -> Link:

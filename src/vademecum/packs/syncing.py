@@ -166,18 +166,17 @@ def _is_untouched(name: str, root: Path) -> bool:
 def lock_here(where: InstallRoot, names: tuple[str, ...] = (), *, npm: bool = False) -> list[str]:
     """Lock what is in the root as it is now; what was edited or written there is local from then on."""
     with where.changing() as change:
-        for name in names:
-            where.place(name)
         there, changed = where.names(), []
         for name in names or sorted({*there, *change.lock.skills}):
             before = change.lock.skills.get(name)
-            if before and verdict_of(name, where.root, change.lock).status == "ok":
-                change.remember(name, before)
-                continue
-            if name in there:
-                change.remember(name, locked_here(files_of(where.root / name, every=True), before))
-            else:
+            if not names and name not in there:
                 change.forget(name)
+            else:
+                where.place(name)
+                if before and verdict_of(name, where.root, change.lock).status == "ok":
+                    change.remember(name, before)
+                    continue
+                change.remember(name, locked_here(files_of(where.root / name, every=True), before))
             changed.append(name)
         change.commit(npm=npm)
     return changed

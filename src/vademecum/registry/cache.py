@@ -101,11 +101,19 @@ def _encoded(roots: list[list[CachedSkill]]) -> bytearray:
     try:
         encoder.encode_into(_Content(FORMAT, roots), data, CHECKSUM_BYTES)
     except UnicodeEncodeError:
-        # A document whose path is not UTF-8 is read afresh each time; so may be any other odd path.
-        plain = [[seen for seen in of_root if seen.skill.location.isprintable()] for of_root in roots]
-        encoder.encode_into(_Content(FORMAT, plain), data, CHECKSUM_BYTES)
+        # A document with half a character, or whose path is not UTF-8, is read afresh each time.
+        encodable = [list(filter(_is_encodable, of_root)) for of_root in roots]
+        encoder.encode_into(_Content(FORMAT, encodable), data, CHECKSUM_BYTES)
     data[:CHECKSUM_BYTES] = _checksum(memoryview(data)[CHECKSUM_BYTES:])
     return data
+
+
+def _is_encodable(seen: CachedSkill) -> bool:
+    try:
+        msgpack.encode(seen)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _decoded(data: bytes, *, count: int) -> list[list[CachedSkill]]:

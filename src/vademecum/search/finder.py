@@ -242,17 +242,26 @@ class Finder:
                 self._take_numbers(state)
                 return engine
         with store.locked():
-            state, add, remove = self._difference(store.load() or IndexState())
-            self.updated = len(add) + len(remove)
-            if state.dead * DEAD_SHARE > len(state.documents):
-                # At once: among few skills, the old text of a single one changes which comes first.
-                state, add, remove = self._difference(IndexState())
-            if len(add) == len(state.documents):
-                store.clear()
-            engine = TextIndex(store.engine_directory)
-            if add or remove:
-                state.engine_stamp = engine.update(remove=remove, add=add)
-            store.save(state)
+            try:
+                return self._updated(store, store.load() or IndexState())
+            except BaseException as error:
+                if not is_engine_failure(error):
+                    raise
+                return self._updated(store, IndexState())  # damaged: once more from nothing
+
+    def _updated(self, store: IndexFiles, old: IndexState) -> TextIndex:
+        """Bring the engine on disk from an old state to the one that it should have."""
+        state, add, remove = self._difference(old)
+        self.updated = len(add) + len(remove)
+        if state.dead * DEAD_SHARE > len(state.documents):
+            # At once: among few skills, the old text of a single one changes which comes first.
+            state, add, remove = self._difference(IndexState())
+        if len(add) == len(state.documents):
+            store.clear()
+        engine = TextIndex(store.engine_directory)
+        if add or remove:
+            state.engine_stamp = engine.update(remove=remove, add=add)
+        store.save(state)
         self._take_numbers(state)
         return engine
 

@@ -87,7 +87,8 @@ def read_fields(text: str, *, lenient: bool = False) -> Fields:
     fields = reader.fields(top) if top else {}
     if reader.broken and not fields and (problem := misspelt_key(text)):
         return Fields({}, (problem,), broken=True)
-    return Fields(fields, tuple(reader.problems), reader.broken, tuple(reader.secrets))
+    problems = sorted(reader.problems, key=lambda problem: problem.line or 0)
+    return Fields(fields, tuple(problems), reader.broken, tuple(reader.secrets))
 
 
 class _Reader:
@@ -115,7 +116,7 @@ class _Reader:
 
     def _node(self, depth: int = 0) -> _Node:
         node = _Node(self._next())
-        if depth > MAX_DEPTH:
+        if depth > MAX_DEPTH + 2:  # the fields, and those of `metadata`
             mark = node.event.start_mark
             raise MarkedYAMLError(problem="values are nested too deeply", problem_mark=mark)
         if isinstance(node.event, NodeEvent):

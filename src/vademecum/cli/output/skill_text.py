@@ -117,9 +117,14 @@ def table_lines(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return what of a text fits on one line, with a mark if that is not all."""
-    first, *rest = wrapped(text, width)
-    return f"{first}…" if rest else first
+    """Return what of a text fits on one line, with a mark if that is not all; long words are cut."""
+    kept = text[: width + 1]
+    while _cells(kept) > width + 1:
+        kept = kept[:-1]
+    if kept == text and _cells(text) <= width:
+        return text
+    head, space, tail = kept.rpartition(" ")
+    return f"{head if space and _cells(tail) < width // 4 else kept[:-1]}…"
 
 
 def _cells(text: str) -> int:
