@@ -24,10 +24,10 @@ FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, BROKEN, INTERRUPTED = 1, 2, 3, 4,
 # in the modules, so that printing the help imports none of them.
 _GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Skills": {
-        "list": ("skills", "List the skills that you can use here."),
+        "list": ("listing", "List the skills that you can use here."),
         "search": ("finding", "Find the skills that fit a request."),
         "show": ("finding", "Print the instructions of a skill, as a model gets them."),
-        "inspect": ("skills", "Print the metadata, files and problems of a skill."),
+        "inspect": ("listing", "Print the metadata, files and problems of a skill."),
         "new": ("authoring", "Create a skill from a template."),
         "validate": ("authoring", "Check skills against the specification."),
     },

@@ -84,7 +84,7 @@ class Approver(Protocol):
 
 
 class Nobody:
-    """Is not there: every question is rejected at once; people get the command that would not need to ask.
+    """Rejects every question at once; people get the command that would not need to ask.
 
     ``message`` is for the model, ``advice`` for people if ``replay`` is empty.
     """

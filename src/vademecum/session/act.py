@@ -192,14 +192,12 @@ class Act(ExitStack):
 
     def decided(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decided:
         """Return a request of this caller, and what the rules say of it."""
-        ((request, decision),) = self.all_decided([(permission, resources, "")], skill)
-        return request, decision
+        return self.all_decided([(permission, resources, "")], skill)[0]
 
     def all_decided(self, wanted: Sequence[Finer], skill: Skill | None = None) -> list[Decided]:
         """Return several requests of this caller, and what the rules say of each."""
-        name = None if skill is None else skill.name
-        origin, agent = self.origin, self.session.agent
-        requests = [Request(each, names, origin, agent, name) for each, names, _ in wanted]
+        caller = self.origin, self.session.agent, None if skill is None else skill.name
+        requests = [Request(each, names, *caller) for each, names, _ in wanted]
         return list(zip(requests, map(self.session.gate.policy.decide, requests), strict=True))
 
     def decision(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decision:

@@ -202,12 +202,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
 
     lines = _lines(call.argv)
     reads, _ = act.inputs((), call.reads)
-    made = {  # outputs of this conversation that the words name
-        part: Input(part, act.locate(part), "file")
-        for word in call.argv[1:]
-        for _, part in parts_of(word)
-        if part.startswith(PREFIX)
-    }
+    made = _outputs_in(act, call.argv[1:])
     whole = Input(".", Located(act.session.place.project, ".", ".", "."), "directory")
     reads = [*(reads or [whole]), *made.values()]
     writes = [act.session.place.workspace.locate(path) for path in call.writes]
@@ -257,6 +252,12 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
         finally:
             changed, refused = _sorted_changes(act, changes)
     return _with_changes(seen, changed, refused)
+
+
+def _outputs_in(act: Act, words: Sequence[str]) -> dict[str, Input]:
+    """Return the outputs of this conversation that words name."""
+    parts = (part for word in words for _, part in parts_of(word))
+    return {part: Input(part, act.locate(part), "file") for part in parts if part.startswith(PREFIX)}
 
 
 def _settle_command(
