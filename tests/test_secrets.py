@@ -185,7 +185,7 @@ def test_the_command(place: Place) -> None:
     done = run(place, "set", "CANVA_TOKEN", "--skill", "canva", given="correct-horse\n")
     assert (done.returncode, done.stdout) == (
         0,
-        "Kept CANVA_TOKEN for the skill canva in ~/.agent/secrets.json\n",
+        "Stored CANVA_TOKEN for the skill canva in ~/.agent/secrets.json\n",
     )
     done = run(place, "set", "OPENAI_API_KEY", "--models", "--json", given="battery-staple")
     kept = {"name": "OPENAI_API_KEY", "skill": None, "models": True, "place": "file"}
@@ -211,8 +211,8 @@ def test_the_command(place: Place) -> None:
     ("words", "given", "code", "says"),
     [
         (("A_TOKEN", "hunter2hunter2", "--models"), "", 2, "The value is not an argument"),
-        (("A_TOKEN",), "correct-horse", 2, "Say for whom it is: --skill SKILL or --models."),
-        (("A_TOKEN", "--models", "--skill", "pdf"), "correct-horse", 2, "Say for whom it is"),
+        (("A_TOKEN",), "correct-horse", 2, "Say what it is for: --skill SKILL or --models."),
+        (("A_TOKEN", "--models", "--skill", "pdf"), "correct-horse", 2, "Say what it is for"),
         (("A_TOKEN", "--skill", "No Skill"), "correct-horse", 2, "is not the name of a skill"),
         (("PATH", "--skill", "pdf"), "correct-horse", 2, "it would change how programs start"),
         (("A_TOKEN", "--skill", "pdf"), "hunter2", 2, "fewer than 8 characters"),
@@ -246,7 +246,7 @@ def test_typed_values_are_not_echoed(place: Place, tmp_path: Path) -> None:
         shown += os.read(parent, 1000)
     os.write(parent, b"correct-horse\n")
     assert process.wait(60) == 0
-    while b"Kept" not in shown:
+    while b"Stored" not in shown:
         shown += os.read(parent, 1000)
     os.close(parent)
     assert b"correct-horse" not in shown

@@ -109,7 +109,7 @@ def test_list_hides_what_is_not_for_people(place: Place) -> None:
     )
     done = place.vade("list")
     assert "inner" not in done.out
-    assert done.out.splitlines()[-1] == "3 skills (1 not meant for people: vade list --all)"
+    assert done.out.splitlines()[-1] == "3 skills (1 only for models: vade list --all)"
     assert "inner" in place.vade("list", "--all").out
     assert "inner" not in [s["name"] for s in place.vade("list", "--json").json["skills"]]
 
@@ -169,7 +169,7 @@ def test_inspect(place: Place) -> None:
     shown = place.vade("inspect", "x", "--show-body").out
     assert all(
         words in shown
-        for words in ("project:x@2", "scripts/run.py (7 bytes)", "may choose it", "    keep   spaces")
+        for words in ("project:x@2", "scripts/run.py (7 bytes)", "can choose it", "    keep   spaces")
     )
     other = place.vade("inspect", "x", "--source", "user", "--json").json
     assert (other["skill_id"], other["shadowed"]) == ("user:x@1", [])
@@ -348,7 +348,7 @@ def test_roots(place: Place) -> None:
     assert {root["status"] for root in found} == {"searched", "absent"}
     lines = place.vade("roots").out.splitlines()
     assert lines[0].split() == ["170", "project", "(claude)", "1", "skill", f"{place.cwd}/.claude/skills"]
-    assert lines[-1] == "18 default roots not there: vade roots --all"
+    assert lines[-1] == "18 default roots missing: vade roots --all"
     assert len(place.vade("roots", "--all").out.splitlines()) == 20
 
 
@@ -417,7 +417,7 @@ def test_help_has_six_groups_and_cuts_no_line(place: Place) -> None:
     assert shown.out == place.vade("help").out == place.vade().out
     wrong = place.vade("--json", "list")
     assert (wrong.code, wrong.out) == (2, "")
-    assert wrong.err.startswith("vade: --json goes behind the command: vade list … --json")
+    assert wrong.err.startswith("vade: --json comes after the command: vade list … --json")
     groups = re.findall(r"^(\S.*):$", shown.out, re.MULTILINE)
     assert groups == ["Options", "Skills", "Run", "Share", "Measure", "Govern", "Set up"]
     assert "..." not in shown.out.partition("Skills:")[2]
@@ -601,7 +601,7 @@ def test_validate_a_whole_project(place: Place) -> None:
 
 def test_new_says_what_one_would_want_to_know(place: Place) -> None:
     assert f"It overrides {BUILTIN_ROOT}/file-diff" in place.vade("new", "file-diff").out
-    assert "It is not in a place that is searched" in place.vade("new", "x", "--dir", "elsewhere").out
+    assert "vade does not search this directory" in place.vade("new", "x", "--dir", "elsewhere").out
     inside = place.cwd / ".agent" / "skills"
     assert place.vade("new", "y", cwd=inside).code == 0
     assert (inside / "y" / "SKILL.md").is_file()
@@ -896,7 +896,7 @@ def test_inspect_names_tools_that_mean_nothing_here(place: Place) -> None:
         ".agent/skills/mine",
         "---\nname: mine\ndescription: x\nallowed-tools: Read mcp__git\n---\n",
     )
-    assert "not tools heremcp__git" in place.vade("inspect", "mine").out.replace("  ", "")
+    assert "unknown tools mcp__git" in place.vade("inspect", "mine").out.replace("  ", "")
 
 
 @pytest.mark.parametrize(

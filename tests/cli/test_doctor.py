@@ -76,7 +76,7 @@ def test_the_offline_model_speaks_to_nobody(place: Place) -> None:
         found = checked(
             place, "model", OPENAI_BASE_URL=f"http://{address}", ANTHROPIC_BASE_URL=f"http://{address}"
         )
-    assert (found, asked) == (("ok", "offline, by rules, not a language model: no key, no network", None), [])
+    assert (found, asked) == (("ok", "offline: rules, not a language model; no key, no network", None), [])
 
 
 @pytest.mark.parametrize(("kind", "variable"), [("openai", "OPENAI"), ("anthropic", "ANTHROPIC")])
@@ -100,7 +100,7 @@ def test_a_key_that_is_not_set(place: Place) -> None:
     assert checked(place, "model key", OPENAI_API_KEY="") == (
         "problem",
         "OPENAI_API_KEY is not set",
-        "Set OPENAI_API_KEY (a server of your own takes any text), or run:"
+        "Set OPENAI_API_KEY (your own server accepts any text), or run:"
         " vade secrets set OPENAI_API_KEY --models",
     )
     assert "✗ model key: OPENAI_API_KEY is not set. Set OPENAI_API_KEY (" in place.vade("doctor").out
@@ -110,7 +110,7 @@ def test_a_key_that_is_kept(place: Place) -> None:
     url = f"http://127.0.0.1:{closed_port()}"
     configure(place, model={"provider": "openai:x", "params": {"base_url": url}})
     SecretStore(place.context, keyring=lambda: None).set("OPENAI_API_KEY", "correct-horse", skill=None)
-    assert checked(place, "model key") == ("ok", "OPENAI_API_KEY is kept by vade secrets", None)
+    assert checked(place, "model key") == ("ok", "OPENAI_API_KEY is stored by vade secrets", None)
     assert checked(place, "model key", OPENAI_API_KEY="k")[1] == "OPENAI_API_KEY is set in the environment"
     shown = place.vade("doctor")
     assert "correct-horse" not in shown.out + shown.err
@@ -124,8 +124,8 @@ def test_a_key_that_is_kept(place: Place) -> None:
     [
         ("opnai:x", "model", "There is no kind of model 'opnai': did you mean 'openai'?"),
         ("openai", "model", "Which model of 'openai'? Write it as openai:NAME."),
-        ("scripted:gone.json", "model", "there is no file gone.json"),
-        ("recorded:gone.jsonl", "model", "there is no file gone.jsonl"),
+        ("scripted:gone.json", "model", "the file gone.json does not exist"),
+        ("recorded:gone.jsonl", "model", "the file gone.jsonl does not exist"),
     ],
 )
 def test_a_model_that_could_not_be_asked(place: Place, provider: str, name: str, expected: str) -> None:
@@ -175,9 +175,9 @@ def test_a_model_of_another_service_is_called(place: Place) -> None:
         done = place.vade("doctor", "--model", "mine:x", "--json")
     said = {check["name"]: (check["status"], check["message"]) for check in done.json["checks"]}
     assert said["model key"] == ("ok", "none is needed")
-    assert said["model tools"] == ("note", "none: actions are JSON in the text")
+    assert said["model tools"] == ("note", "none: the model writes actions as JSON text")
     assert said["model streaming"] == ("note", "the server does not stream")
-    assert said["model context"] == ("ok", "the server does not tell its length")
+    assert said["model context"] == ("ok", "the server does not report its length")
 
 
 def test_a_call_without_a_key(place: Place) -> None:
@@ -203,7 +203,7 @@ def test_a_directory_of_trusted_keys_that_is_none(place: Place) -> None:
 def test_keys_that_keep_skills_from_being_installed(place: Place) -> None:
     configure(place, security={"require_signatures": ["project"]})
     assert (
-        "! trusted keys: vade install takes only signed skills, and no key is trusted"
+        "! trusted keys: vade install accepts only signed skills, and no key is trusted"
         in place.vade("doctor").out
     )
     keys = place.home / ".agent/trusted-keys"

@@ -243,7 +243,7 @@ def test_a_first_suite(place: Place, vade: Vade) -> None:
     done = vade("eval", "init", "csv-summary")
     assert done.out.splitlines()[-2:] == [
         "Edit it, then: vade eval run csv-summary",
-        f"It is run in place of the skill's own cases in {BUILTIN_ROOT}/csv-summary/evals",
+        f"vade eval runs it instead of the skill's own cases in {BUILTIN_ROOT}/csv-summary/evals",
     ]
     assert vade("eval", "run", "csv-summary").code == 0
     again = vade("eval", "init", "csv-summary")
@@ -259,7 +259,7 @@ def test_a_first_suite(place: Place, vade: Vade) -> None:
 def test_what_nobody_approved_is_said(vade: Vade) -> None:
     done = vade("eval", "run", "csv-summary")
     assert done.code == 1
-    assert done.err.splitlines()[-1].endswith("nobody was there to approve something: --yes approves it")
+    assert done.err.splitlines()[-1].endswith("nobody could approve something: --yes approves it")
     assert "--yes" not in vade("eval", "run", "csv-summary", "--yes", "--out", "approved").err
 
 

@@ -42,8 +42,8 @@ def test_answers_and_json(place: Place) -> None:
     (place.cwd / ".github/skills/文件比较").write_text("edited\n")
     assert place.vade("unlink", "--all").out.splitlines() == [
         "Removed: .claude/skills/文件比较",
-        "Forgotten: .codex/skills/文件比较 was gone already",
-        "Forgotten: .github/skills/文件比较 is something else by now, and stays",
+        "Forgotten: .codex/skills/文件比较 does not exist any more",
+        "Forgotten: .github/skills/文件比较 is not our link any more, and stays",
     ]
     assert place.vade("unlink", "--all").out == "Nothing is linked here\n"
     assert place.vade("unlink", "--all", "--json").json == {"scope": "project", "links": []}
@@ -52,12 +52,12 @@ def test_answers_and_json(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("link --to claude", 2, "Name the skills, or say --all."),
-        ("link file-diff --all --to claude", 2, "Name the skills, or say --all."),
+        ("link --to claude", 2, "Name the skills, or use --all."),
+        ("link file-diff --all --to claude", 2, "Name the skills, or use --all."),
         ("link file-diff", 2, "Missing option '--to'"),
         ("link file-diff --to cursor", 2, "'cursor' is not one of"),
         ("link file-dif --to claude", 4, "did you mean 'file-diff'?"),
-        ("unlink", 2, "Name the skills, or say --all."),
+        ("unlink", 2, "Name the skills, or use --all."),
         ("unlink file-diff", 4, "No link of 'file-diff' is recorded in"),
     ],
 )

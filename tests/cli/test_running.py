@@ -187,7 +187,7 @@ def test_commands_of_a_chat(files: Place) -> None:
         "The model is offline.",
         "The model is scripted.",
         "later",
-        "What was said is forgotten; active skills and outputs stay.",
+        "The conversation is forgotten; active skills and outputs stay.",
     ):
         assert line in out.splitlines(), (line, out)
     assert "Which skill? Write /unload NAME." in err

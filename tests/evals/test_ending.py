@@ -85,7 +85,7 @@ def test_ctrl_c_keeps_what_is_finished(place: Place, tmp_path: Path, rooms: Path
     assert code == 130
     kept = len(results.read_text().splitlines())
     assert 5 <= kept < 200
-    assert f"{kept:,} of 200 runs are kept; the same command goes on from there" in err
+    assert f"{kept:,} of 200 runs are kept; the same command continues from there" in err
     assert not list(rooms.iterdir())
 
 

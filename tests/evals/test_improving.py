@@ -38,7 +38,7 @@ def test_a_description_that_wins_on_the_other_half_is_written(place: Place, skil
     assert shown.code == 0, shown.err
     assert [line[:2] for line in shown.out.splitlines()[:2]] == ["- ", "+ "]
     assert "On the other half: better: +" in shown.out
-    assert "Not written: --write does it." in shown.out
+    assert "Not written: add --write." in shown.out
     assert "Does things." in (skill / "SKILL.md").read_text()
     written = place.vade(*words, "--write", "--json")
     assert (written.json["better"], written.json["new"]) == (True, GOOD)

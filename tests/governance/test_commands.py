@@ -139,7 +139,7 @@ def test_explain_goes_through_the_gate(village: Here) -> None:
         ("✓", "exists"), ("✓", "role"), ("✓", "type"), ("·", "parameters"), ("✗", "preconditions"), ("✗", "cost"),
         ("✓", "cooldown"), ("·", "may change"),
     ]  # fmt: skip
-    assert "cost: Cost 50 exceeds 'budget' (10); it takes 50" in found.out
+    assert "cost: Cost 50 exceeds 'budget' (10); required: 50" in found.out
     assert village.vade(*words, "--json").json["allowed"] is False
     unknown = village.vade("govern", "explain", "skill_registry.yaml", "fly", "--type", "household")
     assert (unknown.code, "Skill 'fly' not found in registry" in unknown.out) == (3, True)
@@ -219,7 +219,7 @@ def test_what_is_no_simulation(village: Here) -> None:
         ("1 / 0", "ZeroDivisionError"),
         ("def simulate(setting): raise SystemExit(0)", "SystemExit"),
         ("def simulate(setting): return 1 / 0", "ZeroDivisionError"),
-        ("def simulate(setting): return 5", "gave no Simulated"),
+        ("def simulate(setting): return 5", "did not return a Simulated"),
     ):
         (village.cwd / "town" / "simulation.py").write_text(program)
         found = simulate(village)

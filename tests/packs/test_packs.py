@@ -77,7 +77,9 @@ def test_a_round_trip(place: Place) -> None:
     place.vade("pack", "src/mine", "-o", "mine.skill")
     assert place.vade("install", "mine.skill", "--dry-run").out.startswith("Would be installed: mine\n")
     assert not (place.cwd / ".agent/skills/mine").exists()
-    assert place.vade("install", "mine.skill").out == "Installed: mine\n  it brings scripts: scripts/run.sh\n"
+    assert (
+        place.vade("install", "mine.skill").out == "Installed: mine\n  it contains scripts: scripts/run.sh\n"
+    )
     assert "mine" in place.vade("list").out  # K3
     assert os.access(place.cwd / ".agent/skills/mine/scripts/run.sh", os.X_OK)
     assert place.vade("verify").code == 0

@@ -109,8 +109,7 @@ def test_a_new_lock_takes_nothing_away(installed: Place) -> None:
     assert installed.vade("install", "more", "--only", "c").code == 0
     done = installed.vade("sync")
     assert done.out == (
-        "Not in the lock: a\nvade lock NAME adopts a skill of your own.\n"
-        "Everything else is as the lock says\n"
+        "Not in the lock: a\nvade lock NAME adopts a skill of your own.\nEverything else matches the lock\n"
     )
     assert installed.vade("uninstall", "c").code == 0
     assert (skills(installed) / "a/SKILL.md").is_file()
@@ -332,7 +331,7 @@ def test_a_skill_that_an_agent_wrote(place: Place) -> None:
         place, {"drafts/made/SKILL.md": document, "drafts/made/scripts/x.py": "print()\n", "b.txt": "x"}
     )
     done = place.vade("install", f"run:{run.name}/made")
-    assert (done.code, done.out) == (0, "Installed: made\n  it brings scripts: scripts/x.py\n"), done.err
+    assert (done.code, done.out) == (0, "Installed: made\n  it contains scripts: scripts/x.py\n"), done.err
     assert place.vade("verify").code == 0
     lock = json.loads((place.cwd / ".agent/skills.lock.json").read_text())
     assert lock["skills"]["made"]["source"] == f"run:{run.name}/made"
@@ -364,7 +363,7 @@ def test_a_skill_that_an_agent_wrote_into_the_project(place: Place) -> None:
     (run,) = (place.cwd / ".agent/runs").glob("2*")
     source = f"run:{run.name}/own"
     done = place.vade("install", source)
-    assert (done.code, done.out) == (0, "Installed: own\n  it brings scripts: scripts/x.py\n"), done.err
+    assert (done.code, done.out) == (0, "Installed: own\n  it contains scripts: scripts/x.py\n"), done.err
     assert "What it did." in (skills(place) / "own/SKILL.md").read_text()
     assert (skills(place) / "own/gone.md").exists() is False
     stray = cwd / "drafts/own/notes.md"

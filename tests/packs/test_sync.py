@@ -32,7 +32,7 @@ def lock_of(place: Place) -> dict[str, dict[str, str]]:
 
 
 def test_edits_are_shown_and_kept(packed: Place) -> None:
-    assert packed.vade("diff", "a").out == "a is as it was installed\n"
+    assert packed.vade("diff", "a").out == "a has no edits\n"
     (skills(packed) / "a/scripts/run.sh").write_text("echo edited\n")
     (skills(packed) / "a/scripts/run.sh").chmod(0o644)
     (skills(packed) / "a/blob").write_bytes(b"\xff\xfe")
@@ -58,7 +58,7 @@ def test_edits_are_shown_and_kept(packed: Place) -> None:
 def test_sync_makes_the_root_equal_to_the_lock(packed: Place) -> None:
     lock = packed.cwd / ".agent/skills.lock.json"
     before = lock.read_text()
-    assert packed.vade("sync").out == "Everything is as the lock says\n"
+    assert packed.vade("sync").out == "Everything matches the lock\n"
     shutil.rmtree(skills(packed) / "b")
     assert packed.vade("sync", "--frozen").code == 5
     assert packed.vade("sync").out == "Restored: b\n"

@@ -1,1 +1,1 @@
-"""The command line: one module for each group of commands, which only connects words to calls."""
+"""The command line. Each module parses the options of a group of commands and calls the library."""

@@ -1,4 +1,4 @@
-"""Answer questions about permissions: by asking at the terminal, or by ``--yes``."""
+"""Answer questions about permissions: ask at the terminal, or approve all of them with ``--yes``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from vademecum.skill.text import escaped, visible
 
 _ONCE, _RUN = Answer("once"), Answer("always", scope="run")
 _PROJECT, _USER = Answer("always", scope="project"), Answer("always", scope="user")
-# Whole words only: somebody who types "reject" does not mean the first letter of "run".
+# Whole words only: "reject" does not mean the first letter of "run".
 _ANSWERS = {"o": _ONCE, "once": _ONCE, "y": _ONCE, "yes": _ONCE, "r": _RUN, "run": _RUN}
 _ANSWERS |= {"a": _PROJECT, "always": _PROJECT, "u": _USER, "user": _USER}
-_EXPLAINED = "  Type one of these letters; n and a reason tells the model why. Nothing happens until you do."
+_EXPLAINED = "  Type one of these letters, with n also a reason for the model. Nothing happens until you do."
 _NO = frozenset({"n", "no", "nope", "reject", "deny", "refuse", "cancel", "abort", "never", "stop"})
 _CHOICES = "  allow [o]nce, for this [r]un, [a]lways in this project, always for this [u]ser, or [n]o"
 
@@ -35,7 +35,7 @@ allow_option = repeatable(
 
 
 def approver_for(*, yes: bool, replay: str = "") -> Approver:
-    """Return the approver: ``--yes``, the person at the terminal, or a refusal with the command to replay."""
+    """Return an approver for ``--yes`` or for the terminal, else one that refuses and names the command."""
     if yes:
         return Consent()
     if sys.stdin.isatty() and sys.stderr.isatty():
@@ -44,12 +44,12 @@ def approver_for(*, yes: bool, replay: str = "") -> Approver:
 
 
 class TerminalApprover:
-    """Ask the person at the terminal; Enter alone approves nothing."""
+    """Ask the user at the terminal; Enter alone approves nothing."""
 
     def ask(self, question: Question) -> Answer:
-        """Show what is wanted, why it is asked and what would happen, and wait for a clear answer."""
+        """Show the request, the rule that asks and the details, and wait for a clear answer."""
         if sys.stderr.isatty():
-            click.echo("\r\x1b[K", nl=False, err=True)  # where a line of progress may stand
+            click.echo("\r\x1b[K", nl=False, err=True)  # remove a progress line
         click.echo(visible(question.wanted), err=True)
         click.echo(f"  asked because of {visible(question.decision.reason)}", err=True)
         for line in question.about.splitlines():
@@ -68,8 +68,8 @@ class TerminalApprover:
 
 
 def known_agent(config: LoadedConfig, name: str) -> None:
-    """Refuse the name of an agent that no configuration has: no rule would apply to it."""
+    """Raise ``ConfigError`` for an agent that is not configured: no rule would apply to it."""
     known = ["default", *config.user.agents, *config.project.agents]
     if name not in known:
-        hint = meant(nearest(name, known), otherwise=f"there are {', '.join(dict.fromkeys(known))}.")
+        hint = meant(nearest(name, known), otherwise=f"configured are {', '.join(dict.fromkeys(known))}.")
         raise ConfigError(f"No agent {name!r} is configured: {hint}")

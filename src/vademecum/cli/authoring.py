@@ -28,7 +28,7 @@ from vademecum.skill.validate import Validation, validate_skill
 @command("validate")
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
 @click.option(
-    "--lenient", is_flag=True, help="Report what lenient reading repairs as a warning, not an error."
+    "--lenient", is_flag=True, help="Report problems that lenient reading repairs as warnings, not errors."
 )
 def validate_command(*, paths: tuple[str, ...], lenient: bool) -> CommandResult:
     """Check skills against the specification.
@@ -73,7 +73,7 @@ def _verdict_lines(verdicts: list[Validation]) -> Iterator[str]:
 def _skills_at(path: str, settings: ScanSettings) -> tuple[list[str], list[Validation]]:
     """Return the skill at a path or all skills below it, and a verdict on each that cannot be read."""
     if os.path.isdir(f"{path}/.agent/skills") and not os.path.lexists(f"{path}/SKILL.md"):
-        path = f"{path}/.agent/skills"  # the path is that of a project
+        path = f"{path}/.agent/skills"  # the path of a project
     walk = Walk(os.path.abspath(path), settings) if os.path.isdir(path) else None
     below = [directory for directory, _, _ in walk.documents] if walk else []
     if walk is None or below == ["."] or not (below or walk.obstacles):
@@ -95,7 +95,7 @@ def new_command(
 ) -> None:
     """Create a skill from a template.
 
-    On a terminal, it asks for a name and a description that are not given.
+    On a terminal, the command asks for a missing name or description.
     """
     context = Context.current()
     if not as_json and sys.stdin.isatty() and sys.stdout.isatty():
@@ -110,13 +110,13 @@ def new_command(
 
 
 def _made_lines(made: Path, context: Context) -> Iterator[str]:
-    """Yield where a new skill is, what to do with it, and what a person would not expect of it."""
+    """Yield where the new skill is, what to do next, and warnings."""
     here = os.path.relpath(made, context.cwd)
     yield f"Made {here}/SKILL.md"
     yield f"Fill it in, then: vade validate {shlex.quote(here)}"
     index = build_index(context=context)
     if made not in [skill.path for skill in index]:
-        yield f"It is not in a place that is searched: vade list --root {shlex.quote(str(made.parent))}"
+        yield f"vade does not search this directory: vade list --root {shlex.quote(str(made.parent))}"
     for conflict in index.report.conflicts:
         if conflict.path == str(made):
             yield f"It overrides {conflict.overridden[0].path}"

@@ -1,4 +1,4 @@
-"""``vade chat``: a conversation at the terminal; each message is a run that begins with all that was said."""
+"""Implement ``vade chat``. Each message is a run that starts with the conversation so far."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COMMANDS = {
     "/unload": "NAME: stop using a skill",
     "/outputs": "list the files that scripts made",
     "/model": "[KIND:NAME]: show or change the model",
-    "/clear": "forget what was said",
+    "/clear": "forget the conversation",
     "/quit": "end",
 }
 
@@ -55,11 +55,11 @@ class Chat:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the skills that a person may call."""
+        """Return the names of the skills that a user can call."""
         return [skill.name for skill in self.conversation.agent.index.for_people()]
 
     def turn(self, line: str) -> None:
-        """Do a command, or send a message."""
+        """Execute a command, or send a message."""
         word, _, rest = line.partition(" ")
         rest = rest.strip()
         match word:
@@ -83,7 +83,7 @@ class Chat:
                 click.echo(f"The model is {self.conversation.model.name}.")
             case "/clear":
                 self.conversation.clear()
-                click.echo("What was said is forgotten; active skills and outputs stay.")
+                click.echo("The conversation is forgotten; active skills and outputs stay.")
             case _ if self._is_misspelt(word):
                 meant = nearest(word, [*COMMANDS, *(f"/{name}" for name in self.names)])
                 hint = f"did you mean {meant}?" if meant else "/help lists the commands."
@@ -92,7 +92,7 @@ class Chat:
                 self._say(line)
 
     def _is_misspelt(self, word: str) -> bool:
-        """Return whether a word looks like a command, and is neither one nor a skill nor a path."""
+        """Return whether a word looks like a command but is not a command, a skill or a path."""
         slash, name = word[:1], word[1:]
         is_name = slash == "/" and bool(name) and "/" not in name
         return is_name and name not in self.names and not Path(word).exists()
@@ -135,7 +135,7 @@ def _tell(outputs: Iterable[Output]) -> None:
 
 
 class _MarkdownProgress(RunProgress):
-    """Print an answer as Markdown while it comes: whole blocks stay, the last is drawn again as it grows."""
+    """Print an answer as Markdown while it arrives: finished blocks stay, the last one is redrawn."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -156,7 +156,7 @@ class _MarkdownProgress(RunProgress):
         self._block_drawn = 0.0
 
     def write(self, text: str) -> None:
-        """Take a piece; what came is drawn at once, and at most every twentieth of a second."""
+        """Add a piece of text and redraw, at most every twentieth of a second."""
         self.done()
         self._text += escaped_lines(text)
         if time.monotonic() - self._block_drawn < _SECONDS_BETWEEN:
@@ -179,7 +179,7 @@ class _MarkdownProgress(RunProgress):
 
 
 def whole_blocks(text: str) -> tuple[str, str]:
-    r"""Return the blocks of Markdown that nothing can change any more, and the rest.
+    r"""Return the finished blocks of Markdown, and the rest.
 
     >>> whole_blocks("One.\n\n```\na\n\nb")
     ('One.\n\n', '```\na\n\nb')
@@ -200,7 +200,7 @@ def whole_blocks(text: str) -> tuple[str, str]:
 @agent_options
 @index_options
 def chat_command(**words: Any) -> int:
-    """Have a conversation; Ctrl-C stops a turn, Ctrl-D or /quit ends it, Alt-Enter begins a new line."""
+    """Have a conversation. Ctrl-C stops a turn, Ctrl-D or /quit ends the chat, Alt-Enter adds a new line."""
     agent, _ = agent_for(words)
     chat = Chat(agent.conversation(), Context.current())
     click.echo(
@@ -223,7 +223,7 @@ def chat_command(**words: Any) -> int:
 
 
 def _reader(chat: Chat) -> Callable[[], str]:
-    """Return what reads the next message: an editor with history and completion, or plain lines."""
+    """Return the function that reads a message: an editor with history and completion, or ``input``."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return input
     from prompt_toolkit import PromptSession
@@ -265,7 +265,7 @@ def _history(file: Path) -> History:
 
 
 def completions(chat: Chat, typed: str, *, is_first: bool) -> list[str]:
-    """Return the words that a typed beginning may become: commands and skills, ``$skills``, files."""
+    """Return the completions of a typed word: commands and skills, ``$skills``, files."""
     if is_first and typed.startswith("/"):
         words = [*COMMANDS, *(f"/{name}" for name in chat.names)]
         return [word for word in words if word.startswith(typed)]

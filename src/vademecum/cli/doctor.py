@@ -73,7 +73,7 @@ def _root_lines(report: Report, *, absent_too: bool) -> Iterator[str]:
         row = f"{root.root.priority:4}  {root.root.source + kind:<18}  {state:<15}  "
         yield f"{row}{visible(str(root.root.path))}"
     if absent := len(report.roots) - len(shown):
-        yield paint(f"\n{counted(absent, 'default root')} not there: vade roots --all", "dim")
+        yield paint(f"\n{counted(absent, 'default root')} missing: vade roots --all", "dim")
 
 
 @command("refresh")
@@ -86,7 +86,7 @@ def refresh_command(*, environments: bool, **words: Any) -> CommandResult:
         try:
             source.refresh()
         except VademecumError as error:
-            click.echo(f"vade: mcp:{source.name} was not listed again: {visible(str(error))}", err=True)
+            click.echo(f"vade: mcp:{source.name} could not be listed again: {visible(str(error))}", err=True)
     before = IndexWords(**words).build()
     with ProgressBar("reading skills") as progress:
         index = refresh_index(before, progress=progress)
@@ -107,7 +107,7 @@ def refresh_command(*, environments: bool, **words: Any) -> CommandResult:
     is_flag=False,
     flag_value="",
     metavar="[KIND:NAME]",
-    help="Also call the model once, by default the configured one, and say what works.",
+    help="Also call this model (default: the configured one) once and report what works.",
 )
 @index_options
 def doctor_command(*, model: str | None, **words: Any) -> CommandResult:
@@ -145,7 +145,7 @@ def doctor_command(*, model: str | None, **words: Any) -> CommandResult:
 
 
 def _doctor_lines(found: list[HealthCheck], index: SkillIndex | None) -> Iterator[str]:
-    """Yield the checks, then everything that was left out, with its line and its correction."""
+    """Yield the checks, then the skills that were left out, with their problems."""
     for check in found:
         mark, style = MARKS[check.status]
         fix = f". {check.fix}" if check.fix else ""
@@ -189,7 +189,7 @@ def _checks(
         files = ", ".join(map(str, config.files)) or "no file: the defaults apply"
         yield HealthCheck("configuration", "ok", files)
     rules = counted(len(config.user.permissions) + len(config.project.permissions), "rule")
-    yield HealthCheck("permissions", "ok", f"{rules} besides the defaults")
+    yield HealthCheck("permissions", "ok", f"{rules} in addition to the defaults")
     yield from _trusted(config, context)
     yield _sandbox(config.settings.execution.sandbox)
     yield _root_check(index.report)
@@ -202,7 +202,7 @@ def _checks(
 
 
 def _trusted(config: LoadedConfig, context: Context) -> Iterator[HealthCheck]:
-    """Say so if no skill could be installed, because of a trusted key or for lack of one."""
+    """Report trusted keys that cannot be read, or required signatures without a trusted key."""
     from vademecum.packs.signatures import TRUSTED_DIRECTORY, trusted_keys
 
     directory = context.home / ".agent" / TRUSTED_DIRECTORY
@@ -212,17 +212,17 @@ def _trusted(config: LoadedConfig, context: Context) -> Iterator[HealthCheck]:
         yield HealthCheck("trusted keys", "problem", str(error))
         return
     if config.settings.security.require_signatures and not keys:
-        text = "vade install takes only signed skills, and no key is trusted"
+        text = "vade install accepts only signed skills, and no key is trusted"
         yield HealthCheck("trusted keys", "note", text, f"Put public keys into {directory}.")
 
 
 def _sandbox(wanted: SandboxName) -> HealthCheck:
-    """Run something in each sandbox, and return the one that scripts run in."""
+    """Try each sandbox, and report the one that scripts run in."""
     from vademecum.sandbox.available import Real, choose_sandbox, network_by_host_problem, probe
 
     if wanted == "none":
         fix = f"Remove execution.sandbox from {_CONFIG}."
-        return HealthCheck("sandbox", "note", "none, as configured: scripts can do all that you can", fix)
+        return HealthCheck("sandbox", "note", "none, as configured: scripts can do anything you can", fix)
     tried = [probe(name) for name in ("bubblewrap", "landlock")]
     works = [found.sandbox.name for found in tried if found.sandbox is not None]
     problems = " ".join(found.problem for found in tried if found.problem)
@@ -272,12 +272,12 @@ def _packages(usage: EnvironmentUsage, context: Context) -> HealthCheck:
         find_uv(context.env)
     except ToolRefused:
         fix = "For scripts that require packages run: pip install 'vademecum[packages]'"
-        return HealthCheck("packages", "note", f"{message}; uv, which installs them, is not here", fix)
+        return HealthCheck("packages", "note", f"{message}; uv, which installs them, was not found", fix)
     return HealthCheck("packages", "ok", message)
 
 
 def _model(provider: str, context: Context) -> list[HealthCheck]:
-    """Check the model that ``vade run`` takes here, and what it needs, without calling it."""
+    """Check the model that ``vade run`` uses here and its needs, without calling it."""
     fix = f"Correct model.provider in {_CONFIG}."
     try:
         services = services_of(context)
@@ -285,11 +285,11 @@ def _model(provider: str, context: Context) -> list[HealthCheck]:
     except ConfigError as error:
         return [HealthCheck("model", "problem", str(error), fix)]
     if kind in {"offline", "mock"}:
-        return [HealthCheck("model", "ok", "offline, by rules, not a language model: no key, no network")]
+        return [HealthCheck("model", "ok", "offline: rules, not a language model; no key, no network")]
     if kind not in services:
         if Path(name).is_file():
             return [HealthCheck("model", "ok", provider)]
-        return [HealthCheck("model", "problem", f"there is no file {Path(name)}", fix)]
+        return [HealthCheck("model", "problem", f"the file {Path(name)} does not exist", fix)]
     package = services[kind].package
     found = HealthCheck("model", "ok", f"{provider}, by the package {package}")
     if find_spec(package) is None:
@@ -299,30 +299,30 @@ def _model(provider: str, context: Context) -> list[HealthCheck]:
 
 
 def _key(service: Service, context: Context) -> HealthCheck:
-    """Say where the key comes from, and never what it is."""
+    """Report where the key comes from, never the key."""
     variables = tuple(service.variables)
     if not variables:
-        told = "none is needed" if service.package == "openai" else "its own, as the SDK finds it"
+        told = "none is needed" if service.package == "openai" else "found by the SDK"
         return HealthCheck("model key", "ok", told)
     try:
         key = find_key(service, context)
     except ConfigError as error:
         return HealthCheck("model key", "problem", str(error), "Repair the secrets, or set the variable.")
     if key is not None:
-        place = "set in the environment" if key.source == "environment" else "kept by vade secrets"
+        place = "set in the environment" if key.source == "environment" else "stored by vade secrets"
         return HealthCheck("model key", "ok", f"{key.variable} is {place}")
     name = variables[0]
-    fix = f"Set {name} (a server of your own takes any text), or run: vade secrets set {name} --models"
+    fix = f"Set {name} (your own server accepts any text), or run: vade secrets set {name} --models"
     return HealthCheck("model key", "problem", f"{' or '.join(variables)} is not set", fix)
 
 
 def _called(provider: str, config: LoadedConfig, context: Context) -> Iterator[HealthCheck]:
-    """Make one cheap call, and say what works: the reply, native tools, streaming, the context's length."""
+    """Make one cheap call and report the reply, native tools, streaming and the context length."""
     name = "model call"
     try:
         chosen = model_for(provider, config, context)
         if not isinstance(chosen, ServedModel):
-            yield HealthCheck(name, "ok", f"{provider} calls nobody")
+            yield HealthCheck(name, "ok", f"{provider} does not call a server")
             return
         started = time.monotonic()
         tools = _tools(chosen)
@@ -336,7 +336,7 @@ def _called(provider: str, config: LoadedConfig, context: Context) -> Iterator[H
     else:
         yield HealthCheck("model streaming", "note", "the server does not stream")
     length = chosen.context_length()
-    said = f"{length:,} tokens" if length else "the server does not tell its length"
+    said = f"{length:,} tokens" if length else "the server does not report its length"
     yield HealthCheck("model context", "ok", said)
 
 
@@ -348,7 +348,7 @@ _PING = Tool(
 
 
 def _tools(chosen: Model) -> HealthCheck:
-    """Call the model once, with a tool if its server knows tools."""
+    """Call the model once, with a tool if its server supports tools."""
     name = "model tools"
     if wire_of(chosen) == "tools":
         system = Message("system", "You test tool calls.", tools=(_PING,))
@@ -359,8 +359,8 @@ def _tools(chosen: Model) -> HealthCheck:
         except ToolsUnsupported:
             pass
         else:
-            said = "the server takes tools, but the model did not call one"
+            said = "the server accepts tools, but the model did not call one"
             fix = 'Set model.params.protocol to "json" if runs end without doing anything.'
             return HealthCheck(name, "note", said, fix)
     chosen.reply([Message("system", "Answer in JSON."), Message("user", 'Answer {"ok": true}')], schema={})
-    return HealthCheck(name, "note", "none: actions are JSON in the text")
+    return HealthCheck(name, "note", "none: the model writes actions as JSON text")

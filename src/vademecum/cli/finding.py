@@ -1,4 +1,4 @@
-"""``vade search``, ``vade show`` and ``vade schema``: the right skill, its text, the tools for a model."""
+"""Implement ``vade search``, ``vade show`` and ``vade schema``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vademecum.skill.text import escaped_lines, visible
 @click.option(
     "-n", "number", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of results."
 )
-@click.option("--explain", is_flag=True, help="Show the words that matched, where, and through what.")
+@click.option("--explain", is_flag=True, help="Show which words matched, in which fields, and how.")
 @index_options
 def search_command(*, query: str, number: int, explain: bool, **words: Any) -> CommandResult:
     """Find the skills that fit a request, best first."""
@@ -57,7 +57,7 @@ def search_command(*, query: str, number: int, explain: bool, **words: Any) -> C
 def show_command(  # noqa: PLR0913 - one for each option
     *, name: str, source: str | None, asset: str | None, section: str, truncate: bool, yes: bool, **words: Any
 ) -> CommandResult:
-    """Show what a model gets: the body of a skill, or one of its files."""
+    """Print the body of a skill, or one of its files, as a model gets it."""
     from vademecum.cli.approving import approver_for
     from vademecum.session.base import BodyLimits
     from vademecum.session.session import Session
@@ -81,7 +81,7 @@ def show_command(  # noqa: PLR0913 - one for each option
 @command("schema")
 @click.argument("dialect", type=click.Choice(["openai", "anthropic", "mcp"]))
 def schema_command(*, dialect: Any) -> CommandResult:
-    """Print the tools that give skills to a model, as that API wants them."""
+    """Print the skill tools in the format of a model API."""
     from vademecum.session.schemas import schemas
 
     return CommandResult(schemas(dialect))

@@ -44,15 +44,13 @@ _agent_options = together(
         metavar="JSON",
         help="The agent's state, or @FILE; its key world is the shared state.",
     ),
-    repeatable("--param", "NAME=VALUE", "A parameter of the intent", name="params"),
-    click.option("--step", type=int, default=0, show_default=True, help="The present step."),
-    repeatable("--last", "SKILL=STEP", "The step at which the agent last did a skill"),
+    repeatable("--param", "NAME=VALUE", "Parameter of the intent", name="params"),
+    click.option("--step", type=int, default=0, show_default=True, help="The current step."),
+    repeatable("--last", "SKILL=STEP", "Step at which the agent last did a skill"),
 )
 
 
-govern_command = group(
-    "govern", "Work with charters: who may do what, when, at what cost, and changing what."
-)
+govern_command = group("govern", "Work with charters: who may do what, when, and at what cost.")
 
 
 @command("lint", govern_command)
@@ -76,7 +74,7 @@ def lint_command(*, charters: tuple[str, ...]) -> CommandResult:
 
 
 def _linted(path: str) -> Linted:
-    """Return the problems of one charter, also if it cannot be read, so that the others are still read."""
+    """Return the problems of one charter; that it cannot be read is one of them."""
     try:
         return lint_charter(path)
     except CharterRefused as error:
@@ -106,12 +104,12 @@ def check_command(*, charter: str, skill: str, **words: Any) -> CommandResult:
 @_agent_options
 @click.option("--event", type=int, metavar="N", help="Explain event N of a run instead.")
 @click.option(
-    "--run", "run_id", metavar="RUN_ID", shell_complete=complete_runs, help="Which run; else the latest."
+    "--run", "run_id", metavar="RUN_ID", shell_complete=complete_runs, help="Default: the latest run."
 )
 def explain_command(
     *, charter: str, skill: str | None, event: int | None, run_id: str | None, **words: Any
 ) -> CommandResult:
-    """Explain each check: what was found, and what is required. Exit code 3: the intent is denied.
+    """Explain each check: the value found and the value required. Exit code 3: the intent is denied.
 
     With --event, explain a recorded intent from the values in the record.
     """
@@ -135,7 +133,7 @@ def _lines_of(stages: list[Stage]) -> Iterator[str]:
         yield f"  {_SIGNS[stage.holds]} {stage.name:{width}}  {visible(stage.text)}"
         for reason in stage.reasons:
             required = reason.required if isinstance(reason.required, str) else shown(reason.required)
-            takes = "the role allows" if reason.code == "role" else "it takes"
+            takes = "the role allows" if reason.code == "role" else "required:"
             yield f"    {' ' * width}  {reason.code}: {visible(reason.message)}; {takes} {visible(required)}"
 
 
@@ -148,9 +146,9 @@ def _asked(  # noqa: PLR0913 - one for each option
     step: int,
     last: tuple[str, ...],
 ) -> tuple[Actor, dict[str, Any], dict[str, Any]]:
-    """Return the agent, the parameters, and the shared state, step and ledger that the options describe."""
+    """Return the agent, the parameters, and the shared state, step and ledger from the options."""
     if agent_type is None:
-        raise click.UsageError("Say which kind of agent asks: --type TYPE.")
+        raise click.UsageError("Give the type of the agent: --type TYPE.")
     whole, ledger = _object(state), Ledger()
     world = whole.pop("world", {})
     for name, value in map(_pair, last):
@@ -162,7 +160,7 @@ def _asked(  # noqa: PLR0913 - one for each option
 
 
 def _object(typed: str) -> dict[str, Any]:
-    """Return a JSON object as it was typed, or from the file after @."""
+    """Parse a JSON object, or read it from the file after @."""
     try:
         text = read_capped(typed[1:], cap=MAX_STATE_BYTES).decode() if typed.startswith("@") else typed
         found = json.loads(text)
@@ -204,15 +202,15 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     """Run a simulation twice: with its charter enforced, and in shadow mode.
 
     DIRECTORY contains a skill_registry.yaml and a simulation.py, whose code is run. The same seed gives
-    the same bytes. Every outcome of the enforced run is recorded; vade runs replay checks it.
+    the same result. Every outcome of the enforced run is recorded; vade runs replay checks it.
     """
-    from vademecum.simulation.figures import report_of, rows_of  # which takes 35 ms, for this alone
+    from vademecum.simulation.figures import report_of, rows_of  # takes 35 ms to import
 
     place = Path(directory)
     name = place.absolute().name
     report = Path(page or f"{name}.html")
     if not os.access(report.absolute().parent, os.W_OK) or report.is_dir():
-        raise click.BadParameter(f"{str(report)!r} cannot be written: name a file in a directory of yours")
+        raise click.BadParameter(f"{str(report)!r} cannot be written: choose a writable directory")
     charter, program = load_charter(place), load_simulation(place)
     request = f"simulate {directory} --agents {agents} --steps {steps} --seed {seed}"
     chosen = choose_model(model) if model else None
@@ -239,7 +237,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
 def _recorded(
     program: Simulate, setting: Setting, directory: Path, *, request: str, model: str
 ) -> tuple[Simulated, str]:
-    """Run the simulation once and record its outcomes; return the id of the record too."""
+    """Run the simulation once, record its outcomes, and return the id of the record too."""
     context = Context.current()
     secrets = Secrets(context.env)
     record = Record(new_run(runs_directory(context)), secrets=secrets, clock=lambda: 0.0)
@@ -253,7 +251,7 @@ def _recorded(
 
 
 def _simulated(program: Simulate, setting: Setting, directory: Path) -> Simulated:
-    """Run the simulation once; an error in its code names its file."""
+    """Run the simulation once; raise ``CharterRefused`` with its file if its code fails."""
     file = directory / PROGRAM
     try:
         found = program(setting)
@@ -263,5 +261,5 @@ def _simulated(program: Simulate, setting: Setting, directory: Path) -> Simulate
         text = f"{file} failed ({type(error).__name__}: {error}): correct it (--debug shows where)."
         raise CharterRefused(text) from error
     if not isinstance(found, Simulated):
-        raise CharterRefused(f"simulate() in {file} gave no Simulated: return one.")
+        raise CharterRefused(f"simulate() in {file} did not return a Simulated: return one.")
     return found

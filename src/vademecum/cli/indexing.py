@@ -1,6 +1,6 @@
-"""The options that say which skills there are, the index they lead to, and the completion of its names.
+"""Define the options that select skills, build the index from them, and complete names in a shell.
 
-This module is imported with most commands, so it imports what completes a word only while it does.
+Most commands import this module, so the functions for completion import what they need themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vademecum.skill.text import visible
 
 
 class _Sources(click.Choice[str]):
-    """The sources of skills, and ``mcp:NAME`` for each server that the user added."""
+    """Accept the sources of skills, and ``mcp:NAME`` for each server that the user added."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         known = self.choices
@@ -50,12 +50,12 @@ out_option = click.option("--out", type=_DIRECTORY, metavar="DIR", help="Directo
 def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return several options as one decorator."""
 
-    def given(command: Command) -> Command:
+    def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
         return command
 
-    return given
+    return decorate
 
 
 def repeatable(
@@ -86,7 +86,7 @@ index_options = together(
 
 @dataclass(frozen=True, slots=True)
 class IndexWords:
-    """The options about roots and reading that were typed."""
+    """The index options of a command line."""
 
     root: tuple[str, ...] = ()
     no_default_roots: bool = False
@@ -100,10 +100,10 @@ class IndexWords:
         quiet: bool = False,
         noted: bool = False,
     ) -> SkillIndex:
-        """Build the index for this place and these options.
+        """Build the index for this directory and these options.
 
-        With ``quiet``, nothing is printed, and what another command left undone is not finished. With
-        ``noted``, the caller says itself what of the project's configuration has no effect.
+        With ``quiet``, print nothing and do not finish interrupted changes. With ``noted``, the caller
+        reports the project settings that have no effect.
         """
         if "" in self.root:
             raise click.BadParameter("name a directory", param_hint="--root")
@@ -132,7 +132,7 @@ class IndexWords:
 
 
 def without_effect(config: LoadedConfig, context: Context) -> list[str]:
-    """Return what of the project's configuration has no effect, a sentence each."""
+    """Return a sentence for each part of the project's configuration that has no effect."""
     file = config.project_file
     sentences = []
     if config.without_effect:
@@ -148,7 +148,7 @@ def without_effect(config: LoadedConfig, context: Context) -> list[str]:
 
 
 def _tidy(root: Path) -> None:
-    """Finish a change that was cut short and say so, or say why not: a command that only reads goes on."""
+    """Finish an interrupted change and report it; if that fails, only report why."""
     from vademecum.packs.install_root import install_ground
     from vademecum.packs.transaction import tidied
 
@@ -181,9 +181,9 @@ Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def completer(words_of: Callable[[click.Context, str], Iterable[str]]) -> Completer:
-    """Return what click calls to complete a word in a shell, from a function that lists the words.
+    """Return a shell completer for click, from a function that lists the words.
 
-    A problem on the way yields no words and no message.
+    After an error it returns no words and prints no message.
     """
 
     def complete(context: click.Context, parameter: click.Parameter, start: str) -> list[str]:
@@ -220,14 +220,14 @@ def name_argument(name: str = "name", **more: Any) -> Callable[[Command], Comman
 
 @completer
 def complete_scripts(context: click.Context, start: str) -> Iterable[str]:
-    """Complete a script of the skill that was named before, with or without its directory."""
+    """Complete a script of the skill named before, with or without its directory."""
     paths = [path for path in _files(context) if path.startswith("scripts/")]
     return paths if "/" in start else (path.removeprefix("scripts/") for path in paths)
 
 
 @completer
 def complete_assets(context: click.Context, _start: str) -> Iterable[str]:
-    """Complete a file of the skill that was named before."""
+    """Complete a file of the skill named before."""
     return _files(context)
 
 
@@ -241,16 +241,16 @@ def complete_runs(_context: click.Context, _start: str) -> Iterable[str]:
 
 
 def _index(context: click.Context) -> SkillIndex:
-    """Return the index with the roots that were named before."""
+    """Return the index with the roots named before."""
     given = context.params
     words = {name: given[name] for name in ("root", "no_default_roots", "lenient") if given.get(name)}
     return IndexWords(**words).build(quiet=True)
 
 
 def _files(context: click.Context) -> list[str]:
-    """Return the files of the skill that was named before."""
+    """Return the files of the skill named before."""
     from vademecum.skill.assets import list_assets
 
-    # After an option that waits for its value, click has not yet assigned the arguments.
+    # While click completes the value of an option, it has not yet assigned the arguments.
     name = context.params.get("name") or "".join(context.args[:1])
     return list_assets(_index(context).get(_reference(name))) if name else []

@@ -21,8 +21,8 @@ MAX_BODY_BYTES = 10 * 1024 * 1024
 
 
 @command("list")
-@click.option("--source", type=SOURCES, help="Only skills of this source, including overridden ones.")
-@click.option("--all", "hidden_too", is_flag=True, help="Include skills that are not meant for people.")
+@click.option("--source", type=SOURCES, help="List only skills of this source, including overridden ones.")
+@click.option("--all", "hidden_too", is_flag=True, help="Include skills that only models can call.")
 @index_options
 def list_command(*, source: Any, hidden_too: bool, **words: Any) -> CommandResult:
     """List the skills that you can use here."""

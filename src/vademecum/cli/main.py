@@ -1,4 +1,4 @@
-"""Run the command ``vade``: list and find its commands, and turn every outcome into an exit code."""
+"""Define the command ``vade``, find its subcommands, and turn every outcome into an exit code."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vademecum.version import VERSION
 
 FOUND_PROBLEMS, WRONG_USE, REFUSED, NOT_FOUND, BROKEN, INTERRUPTED = 1, 2, 3, 4, 5, 130
 
-# Every command by its group in the help, with its module and its line in the help. The lines are here and not
-# in the modules, so that printing the help imports none of them.
+# Every command by its group in the help, with its module and its summary. The summaries are here and not in
+# the modules, so that printing the help imports none of them.
 _GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Skills": {
         "list": ("listing", "List the skills that you can use here."),
@@ -109,7 +109,7 @@ class Group(click.Group):
 
 
 def group(name: str, words: str) -> Group:
-    """Return a group of commands, with its help; without a command it prints that."""
+    """Return a group of commands that prints its help if no command is given."""
 
     @click.pass_context
     def print_help(context: click.Context) -> None:
@@ -154,7 +154,7 @@ def vade(context: click.Context, *, debug: bool, as_json: bool) -> None:  # noqa
     if command is None:
         CommandResult({"help": context.get_help()}, [context.get_help()]).print(as_json=as_json)
     elif as_json:
-        raise click.UsageError(f"--json goes behind the command: vade {command} … --json", context)
+        raise click.UsageError(f"--json comes after the command: vade {command} … --json", context)
 
 
 @command("help")
@@ -174,7 +174,7 @@ def help_command(*, words: tuple[str, ...]) -> CommandResult:
 
 def main() -> None:
     """Run the command line of this process and exit."""
-    # Most commands end before it is worth looking for cycles, which takes 5 ms of a start.
+    # Looking for cycles takes 5 ms of a start, and most commands end before it is worth it.
     gc.set_threshold(100_000)
     sys.exit(run(sys.argv[1:]))
 
@@ -203,7 +203,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    """Return what is wrong with a command line in one line, with the help that explains it."""
+    """Return a usage error on one line, with the command that prints the help."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     text = error.format_message()
     if isinstance(error, click.NoSuchOption):

@@ -29,14 +29,14 @@ TOKEN = "VADE_MCP_TOKEN"  # noqa: S105 - the name of a variable
 
 @click.command("mcp")
 @click.option("--http", is_flag=True, help="Serve over HTTP instead of the standard streams.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen, with --http.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any.")
-@click.option("--agent", metavar="NAME", help="Whose rules hold; else the name that the client gives itself.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on, with --http.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any free.")
+@click.option("--agent", metavar="NAME", help="Agent whose rules apply (default: the client's name).")
 @click.option(
-    "--project", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="Work there, not here."
+    "--project", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="Work in this directory."
 )
 @click.option(
-    "--direct-tools", is_flag=True, help="Offer read_file, write_file and the other direct tools as well."
+    "--direct-tools", is_flag=True, help="Also offer read_file, write_file and the other direct tools."
 )
 @index_options
 @json_option
@@ -51,10 +51,10 @@ def mcp_command(  # noqa: PLR0913 - one for each option
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Serve the skills of this place to an agent: as tools, resources and prompts (MCP).
+    """Serve skills to an MCP client, as tools, resources and prompts.
 
-    On the standard streams by default, as clients start it. With --http for this machine only; for others a
-    token is needed: VADE_MCP_TOKEN contains it, and clients send it as a bearer token.
+    By default the server uses the standard streams. With --http it serves this machine only, unless --host
+    names another address and VADE_MCP_TOKEN contains a token, which clients send as a bearer token.
     """
     try:
         import anyio
@@ -62,13 +62,13 @@ def mcp_command(  # noqa: PLR0913 - one for each option
         from vademecum.integrations.mcp import serving
         from vademecum.integrations.mcp.server import SkillServer
     except ImportError as error:
-        what = f"The server for other agents needs the MCP SDK ({error.name} is not installed)"
+        what = f"vade mcp needs the MCP SDK ({error.name} is not installed)"
         raise ConfigError(f"{what}: pip install 'vademecum[mcp]', or '.[mcp]' in a checkout.") from error
     from vademecum.integrations.mcp.clients import Clients
     from vademecum.session.schemas import ALL_TOOLS, SKILL_TOOLS
 
     if project is not None:
-        os.chdir(project)  # the index, the rules and the scripts all begin there
+        os.chdir(project)  # the index, the rules and the scripts start there
     context = replace(Context.current(), cwd=Path.cwd())
     if agent is not None:
         known_agent(load_config(context), agent)
@@ -88,7 +88,7 @@ def mcp_command(  # noqa: PLR0913 - one for each option
 
     serve = partial(serving.serve_streams, server, ended=ended)
     if http:
-        # The server puts handlers of its own in place, and gives the signal back to ours when it is done.
+        # The server installs its own handlers, and passes the signal on to ours when it is done.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, ended)
         token = context.env.get(TOKEN, "")
@@ -109,11 +109,11 @@ source_command = group("source", "Use the skills of MCP servers.")
 @click.option(
     "--mcp", "address", required=True, metavar="COMMAND|URL", help="How to start or reach the server."
 )
-@click.option("--token", "has_token", is_flag=True, help="Ask for a bearer token and keep it as a secret.")
+@click.option("--token", "has_token", is_flag=True, help="Ask for a bearer token and store it as a secret.")
 def add_command(*, name: str, address: str, has_token: bool) -> CommandResult:
-    """Add an MCP server under a name, and list its skills. Nothing else is read from it.
+    """Add an MCP server under a name, and list its skills. vade reads nothing else from it.
 
-    Its skills have the source mcp:NAME. A skill of your own with the same name goes first.
+    Its skills have the source mcp:NAME. Your own skills with the same names take precedence.
     """
     source = McpSource(name, Context.current())
     source.add(address, token=typed_secret("the token").strip() if has_token else "")
@@ -122,7 +122,7 @@ def add_command(*, name: str, address: str, has_token: bool) -> CommandResult:
 
 @command("list", source_command)
 def list_command() -> CommandResult:
-    """List the servers and the number of their skills; vade refresh asks them again."""
+    """List the servers and the number of their skills; vade refresh updates the list."""
     found = sources(Context.current())
     lines = [line for source in found for line in _lines(source)]
     none = ["No sources. Add one: vade source add NAME --mcp 'COMMAND or URL'"]

@@ -1,4 +1,4 @@
-"""``vade permissions``: what is allowed here, which rule says so, and which answers are remembered."""
+"""Implement ``vade permissions`` and ``vade trust``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from vademecum.policy.grants import Grants, Trust, grants_file
 from vademecum.session.base import project_of
 from vademecum.skill.text import visible
 
-permissions_command = group(
-    "permissions", "Show what is allowed here, which rule says so, and which answers are remembered."
-)
+permissions_command = group("permissions", "Show what is allowed here and why, and the remembered answers.")
 
 
 @command("explain", permissions_command)
@@ -35,11 +33,11 @@ permissions_command = group(
 def explain_command(
     *, permission: str, resources: tuple[str, ...], agent: str, origin: Any, **words: Any
 ) -> CommandResult:
-    """Say what would happen to a request, because of which rule, and what would allow it.
+    """Show whether a request is allowed, which rule decides, and what would allow it.
 
     PERMISSION is skill, resource, script, command, tool, read, write, delete, network, private-network,
-    script-network, packages or secret. The answer is the one that a run would get.
-    Exit code 0: allowed, 3: not without being asked.
+    script-network, packages or secret. A run gets the same answer.
+    Exit code 0: allowed, 3: denied, or allowed only if you approve it.
     """
     from vademecum.session.base import Place
     from vademecum.session.direct import explain
@@ -64,14 +62,14 @@ def explain_command(
     ]
     lines = [said([request], decision)]
     if decision.effect is Effect.ASK:
-        lines += [f"answer {grant.id} is remembered for it, for the skill as it was then" for grant in grants]
+        lines += [f"answer {grant.id} is remembered for it, unless the skill has changed" for grant in grants]
     code = 0 if decision.effect is Effect.ALLOW else 3
     return CommandResult({**decision.to_json(), "remembered": grants}, lines, code)
 
 
 @command("list", permissions_command)
 def list_command() -> CommandResult:
-    """List the answers that are remembered."""
+    """List the remembered answers."""
     found = Grants(grants_file(Context.current())).all()
     lines = []
     for grant in found:
@@ -91,9 +89,9 @@ def revoke_command(*, number: int) -> CommandResult:
 
 
 @command("trust")
-@click.option("--remove", is_flag=True, help="Withdraw the trust.")
+@click.option("--remove", is_flag=True, help="Stop trusting it.")
 def trust_command(*, remove: bool) -> CommandResult:
-    """Let this project's configuration allow things, as it is now; a change asks for trust again."""
+    """Accept the `allow` rules of this project's configuration, until the file changes."""
     context = Context.current()
     config = load_config(context)
     file = config.project_file

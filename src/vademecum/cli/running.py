@@ -82,9 +82,9 @@ def agent_for(
     reachable: tuple[Path, ...] = (),
     listener: Callable[[Event], None] | None = None,
 ) -> tuple[Agent, LoadedConfig]:
-    """Return the agent that the ``agent_options`` among the words describe, and the configuration.
+    """Return the agent for the options of a command line, and the configuration.
 
-    The other words are those of an index. Limits that are not given come from the configuration.
+    ``words`` contains the ``agent_options`` and the index options. Other limits come from the configuration.
     """
     context = Context.current()
     config = load_config(context)
@@ -133,7 +133,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     Exit code 0: answered, 1: it gave up, 3: refused, 130: interrupted.
     """
     if not request.strip():
-        raise click.UsageError("The request is empty: say what is to be done.")
+        raise click.UsageError("The request is empty: say what to do.")
     progress = RunProgress()
     agent, config = agent_for(
         words,
@@ -156,7 +156,7 @@ def run_command(  # noqa: PLR0913 - one for each option
 
 
 def model_for(wanted: str | None, config: LoadedConfig, context: Context) -> Model:
-    """Return the model that was asked for, or the one of the configuration."""
+    """Return the model that the user named, or the configured one."""
     settings = config.settings.model
     same = wanted is None or wanted.partition(":")[0] == settings.provider.partition(":")[0]
     return choose_model(wanted or settings.provider, settings.params if same else {}, context=context)
@@ -171,7 +171,7 @@ def _cost(stats: Mapping[str, Any], price: PriceSettings) -> str:
 
 
 def _told(outcome: Outcome, price: PriceSettings | None) -> str:
-    """Return how a run ended, and what it took."""
+    """Return how a run ended, and what it used."""
     stats = outcome.stats
     tokens = stats["input_tokens"] + stats["output_tokens"]
     took = [counted(stats["turns"], "turn"), counted(stats["tool_calls"], "tool call")]
@@ -180,10 +180,10 @@ def _told(outcome: Outcome, price: PriceSettings | None) -> str:
     return f"vade: {outcome.status} · {', '.join(filter(None, took))} · vade runs show {outcome.run_id}"
 
 
-# From NAME on everything is an argument, also what looks like an option: it is the script's.
+# Everything after NAME is an argument, even if it looks like an option: it belongs to the script.
 @click.command("exec", context_settings={"allow_interspersed_args": False})
 @repeatable("--file", "PATH", "Another file, directory or glob for the script", name="files", type=_PATH)
-@repeatable("--copy", "DIR", "Directory to copy for the script, so that it can change it", type=_PATH)
+@repeatable("--copy", "DIR", "Directory to copy, so that the script can change the copy", type=_PATH)
 @source_option
 @out_option
 @_network_option
@@ -240,7 +240,7 @@ def exec_command(  # noqa: PLR0913 - one for each option
 
 
 def _remarks(result: Result, record: Path) -> Iterator[str]:
-    """Yield what a script did not do, and what it did not get."""
+    """Yield a failed exit code, refused hosts, and the number of files that the rules left out."""
     if result.facts["exit_code"] != 0:
         yield f"vade: {result.text.splitlines()[0]} The record: {record}"
     for each in (each for each in result.facts.get("network", ()) if each["refused"]):
@@ -251,7 +251,7 @@ def _remarks(result: Result, record: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _recorded_end(session: Session, summary: dict[str, Any]) -> Iterator[None]:
-    """Record how it ended, even if it failed."""
+    """Record how the script ended, even if it failed."""
     try:
         yield
     except VademecumError as error:
@@ -263,13 +263,13 @@ def _recorded_end(session: Session, summary: dict[str, Any]) -> Iterator[None]:
 
 
 class ScriptPrinter:
-    """Print what a script prints, as it comes, and at the end what a slow reader had not taken by then."""
+    """Print the output of a script as it arrives, and at the end everything that is not printed yet."""
 
     def __init__(self) -> None:
         self._printed = {"out": 0, "err": 0}
 
     def __call__(self, event: Event) -> None:
-        """Print a piece of the output, or how far the installation of packages is."""
+        """Print a piece of the output, or the progress of installing packages."""
         if event.type == "progress":
             click.echo(f"… {visible(event.data['text'])}", err=True)
         elif event.type == "output_piece":
@@ -286,7 +286,7 @@ class ScriptPrinter:
     def _print(self, stream: str, data: bytes) -> None:
         self._printed[stream] += len(data)
         target = sys.stdout if stream == "out" else sys.stderr
-        if target.isatty():  # which obeys some characters; a file or a program gets what was printed
+        if target.isatty():  # escape control characters, but only for a terminal
             text = data.decode("utf-8", "replace").replace("\r\n", "\n")
             data = escaped_lines(text.expandtabs(8)).encode()
         target.buffer.write(data)
@@ -302,15 +302,15 @@ class Saved:
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
+        """Return the output as ``--json`` prints it."""
         saved = {"saved": self.path} if self.path else {}
         return {**self.output.to_json(), **saved, **({"problem": self.problem} if self.problem else {})}
 
 
 def reachable_for(words: Iterable[str], out: str | None) -> tuple[Path, ...]:
-    """Return what a person names outside the working directory: exactly that can be read.
+    """Return the paths outside the working directory that the user names; only these become reachable.
 
-    The directory of ``--out`` is made if it is missing.
+    Create the directory of ``--out`` if it is missing.
     """
     found = []
     for word in words:
@@ -324,9 +324,9 @@ def reachable_for(words: Iterable[str], out: str | None) -> tuple[Path, ...]:
 
 
 def save_outputs(session: Session, outputs: Sequence[Output], out: str | None) -> list[Saved]:
-    """Copy outputs into a directory through the rules for writing; ``--out`` is the approval.
+    """Copy outputs into a directory under the rules for writing; ``--out`` is the approval.
 
-    Of two with one name, each goes to a directory with the number of its call.
+    Outputs with the same name go to directories that are named by the number of the call.
     """
     if out is None:
         return [Saved(output) for output in outputs]
@@ -342,7 +342,7 @@ def save_outputs(session: Session, outputs: Sequence[Output], out: str | None) -
 
 
 def told_of(saved: Saved) -> str:
-    """Return where an output is, as people read it on standard error."""
+    """Return a sentence that says where an output is."""
     name, size = saved.output.name, f"{saved.output.bytes:,} bytes"
     if saved.problem:
         said = f"{name} was not saved: {saved.problem}"

@@ -39,7 +39,7 @@ def list_command(*, number: int) -> CommandResult:
 
 
 def _row(run: PastRun) -> str:
-    """Return when a run was, how it ended and what was asked, on one line."""
+    """Return the time, the status and the request of a run, on one line."""
     status = paint(f"{run.status:<12}", "green" if run.status == "done" else "yellow")
     room = terminal_width() - len(run.run_id) - 15
     return f"{run.run_id}  {status}{shortened(visible(f'{run.seconds:.1f} s {run.request}'), room)}"
@@ -47,7 +47,7 @@ def _row(run: PastRun) -> str:
 
 @command("show", runs_command)
 @_run_argument
-@html_option(help="Write HTML instead.")
+@html_option(help="Write an HTML page instead.")
 def show_command(*, run_id: str | None, page: str | None) -> CommandResult:
     """Show one run step by step (default: the latest)."""
     run = run_or_latest(run_id)

@@ -1,4 +1,4 @@
-"""``vade secrets``: keep values for skills and models, list their names, and forget them."""
+"""Implement ``vade secrets``: store, list and remove secrets for skills and models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vademecum.secret_store import MAX_VALUE_CHARS, SecretStore
 from vademecum.skill.names import check
 from vademecum.skill.text import visible
 
-secrets_command = group("secrets", "Keep secrets for skills and models. Their values are never shown.")
+secrets_command = group("secrets", "Store secrets for skills and models. vade never shows their values.")
 skill_option = click.option("--skill", metavar="SKILL", help="For the scripts of this skill.")
 models_option = click.option("--models", is_flag=True, help="For the models, such as OPENAI_API_KEY.")
 
@@ -25,24 +25,24 @@ models_option = click.option("--models", is_flag=True, help="For the models, suc
 @models_option
 @click.pass_context
 def set_command(context: click.Context, *, name: str, skill: str | None, models: bool) -> CommandResult:
-    """Keep a value for a skill's scripts or for the models.
+    """Store a value for a skill's scripts or for the models.
 
-    The value is typed at a prompt, without echo, or read from standard input. A script gets it as the
+    Type the value at the prompt, or pipe it in. A script gets it as the
     environment variable NAME, if its skill asks for NAME and you allow it.
     """
     if context.args:  # not repeated here: it is probably the value
         raise click.UsageError("The value is not an argument: type it at the prompt, or pipe it in.")
     if (skill is None) is not models:
-        raise click.UsageError("Say for whom it is: --skill SKILL or --models.")
+        raise click.UsageError("Say what it is for: --skill SKILL or --models.")
     if skill is not None and check(skill, line=None):
         raise ConfigError(f"{skill!r} is not the name of a skill: `vade list` shows the names.")
     stored = SecretStore(Context.current()).set(name, typed_secret(name), skill=skill)
     where = "the system's keyring" if stored.place == "keyring" else "~/.agent/secrets.json"
-    return CommandResult(stored, [f"Kept {name} for {stored.purpose} in {where}"])
+    return CommandResult(stored, [f"Stored {name} for {stored.purpose} in {where}"])
 
 
 def typed_secret(name: str) -> str:
-    """Return a secret that is typed without echo, or read from standard input."""
+    """Read a secret from the terminal without echo, or from standard input."""
     if sys.stdin.isatty():
         return str(click.prompt(f"Value of {name}", hide_input=True, err=True))
     try:
@@ -54,7 +54,7 @@ def typed_secret(name: str) -> str:
 
 @command("list", secrets_command)
 def list_command() -> CommandResult:
-    """List the names of the secrets and for whom they are kept; values are never shown."""
+    """List the names of the secrets and what they are for, without their values."""
     found = SecretStore(Context.current()).list()
     lines = [f"{one.name}  {visible(f'for {one.purpose}, in the {one.place}')}" for one in found]
     return CommandResult({"secrets": found}, [*lines, counted(len(found), "secret")])
@@ -65,7 +65,7 @@ def list_command() -> CommandResult:
 @skill_option
 @models_option
 def remove_command(*, name: str, skill: str | None, models: bool) -> CommandResult:
-    """Forget a secret: for one skill, for the models, or for all it is kept for."""
+    """Remove a secret: for one skill, for the models, or (default) for all of them."""
     if skill is not None and models:
         raise click.UsageError("Choose one of --skill and --models; with neither, all are removed.")
     store = SecretStore(Context.current())

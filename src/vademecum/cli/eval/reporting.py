@@ -1,6 +1,6 @@
-"""``vade eval report`` and ``vade eval compare``, and how evaluations look to people.
+"""Implement ``vade eval report`` and ``vade eval compare``, and print evaluations.
 
-What did not pass comes first, and why; then the rates, then what they are worth.
+Failures and their reasons come first, then the rates, then how reliable the rates are.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _MARKS = {
     "unjudged": ("?", "yellow"),
 }
 _VERDICTS = {"better": "green", "worse": "red", "inconclusive": "yellow"}
-# They stand in the lines below the table, or in the other reports.
+# Printed below the table, or in the other reports.
 _NOT_SHOWN = frozenset({"false triggers", "seconds"})
 
 
-eval_command = group("eval", "Run cases against skills and models, and say what the numbers are worth.")
+eval_command = group("eval", "Run test cases for skills and models, and compare the results.")
 
 
 @command("report", eval_command)
 @click.argument("results", required=False)
-@click.option("--against", metavar="OLD", help="Show another evaluation beside it, and what changed.")
-@html_option(help="Write a page with plots, and one for each run.")
+@click.option("--against", metavar="OLD", help="Show another evaluation next to it, and what changed.")
+@html_option(help="Write a page with plots, and a page for each run.")
 def report_command(*, results: str | None, against: str | None, page: str | None) -> CommandResult:
-    """Show an evaluation: RESULTS is its directory or its suite's name; without it, the latest one."""
+    """Show an evaluation. RESULTS is its directory or the name of its suite (default: the latest)."""
     context = Context.current()
     evaluation = _evaluation(results, context)
     if against is not None:
@@ -82,13 +82,13 @@ def report_command(*, results: str | None, against: str | None, page: str | None
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "inconclusive"]),
-    help="Exit code 1 when it got worse, or also when nothing is settled.",
+    help="Exit code 1 on a regression, or also if the comparison is inconclusive.",
 )
 def compare_command(*, old: str, new: str, fail_on: str | None) -> CommandResult:
     """Compare two evaluations, OLD and NEW, case by case: directories of results, or names of suites.
 
     A regression is a difference whose interval is below zero, a case that passed every time and now fails
-    every time, or one that passed and now has no verdict. Where nothing can be paired, that is one too.
+    every time, or one that passed and now has no verdict. If no case can be paired, that is one too.
     """
     context = Context.current()
     found = _comparisons(_evaluation(old, context), _evaluation(new, context))
@@ -113,12 +113,12 @@ def _evaluation(wanted: str | None, context: Context) -> Evaluation:
         return read_evaluation(Path(wanted).absolute() if Path(wanted, HEADER).exists() else named)
     known = sorted(results.glob(f"*/{HEADER}"), key=lambda path: path.stat().st_mtime)
     if not known:
-        raise CaseRefused("There are no results yet: vade eval run SUITE makes some.", code="no-suite")
+        raise CaseRefused("There are no results yet: run vade eval run SUITE.", code="no-suite")
     return read_evaluation(known[-1].parent)
 
 
 def _comparisons(old: Evaluation, new: Evaluation) -> list[Comparison]:
-    """Compare configurations of the same name; where each has but one, those two."""
+    """Compare configurations of the same name, or the two if each evaluation has only one."""
     before = [one.name for one in old.header.configurations]
     after = [one.name for one in new.header.configurations]
     if len(before) == len(after) == 1:
@@ -168,7 +168,7 @@ def comparison_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         if lost:
             yield _painted(f"passed before, and now have no verdict: {lost}", "red")
         if unpaired:
-            yield _painted(f"not compared, without a verdict on both sides: {unpaired}", "dim")
+            yield _painted(f"not compared, because one side has no verdict: {unpaired}", "dim")
         yield _painted(comparison.said, _VERDICTS[comparison.verdict])
         if worse:
             yield _painted(f"passed every time, and now fail every time: {worse}", "red")
@@ -181,7 +181,7 @@ def _painted(text: str, style: str) -> str:
 
 
 def _case_lines(story: Story, rows: Sequence[CaseRow], *, several: bool) -> Iterator[str]:
-    """Yield the results of a case; unless all passed, also what it asked, expected and got."""
+    """Yield the results of a case; unless all passed, also its request, expectation and answers."""
     for row in rows:
         sign, style = _MARKS[row.mark]
         name = f"{row.case} ({row.configuration})" if several else row.case
@@ -234,7 +234,7 @@ def _trigger_lines(name: str, found: Triggers) -> Iterator[str]:
 
 
 class EvalProgress(StatusLine):
-    """Show a bar on a terminal, with the pass rate so far and the time that is left."""
+    """Show a bar on a terminal, with the pass rate so far and the time left."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock=clock)

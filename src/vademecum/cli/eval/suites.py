@@ -1,4 +1,4 @@
-"""``vade eval``: run cases, show what came of them, compare two evaluations, begin a suite."""
+"""Implement ``vade eval run``, ``vade eval init`` and ``vade eval improve``."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ _workers_option = click.option(
     "--model",
     "models",
     multiple=True,
-    help="offline, openai:NAME, recorded:TAPE, …, or mock; repeatable: each is compared with the first. "
-    "Without it each case's own mock answers, or the offline model.",
+    help="offline, openai:NAME, recorded:TAPE, … or mock (default: the mock of each case, else offline); "
+    "repeatable: each is compared with the first.",
 )
 @click.option(
     "--without",
@@ -69,11 +69,11 @@ _workers_option = click.option(
 @model_option("--judge", default="", help="Model that judges the statements of cases.")
 @click.option("--record", "tape", type=_FILE, metavar="TAPE", help="Record the model's replies in this file.")
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Run each case N times, overriding `repeat`.")
-@click.option("--tag", "tags", multiple=True, help="Only cases with this tag; repeatable.")
-@click.option("--project", type=_PROJECT, help="Project that each run gets a copy of, with its rules.")
+@click.option("--tag", "tags", multiple=True, help="Run only cases with this tag; repeatable.")
+@click.option("--project", type=_PROJECT, help="Project to copy for each run, with its rules.")
 @_workers_option
-@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="Where runs happen.")
-@click.option("--address", default="", help="The Ray cluster; without it one is started here.")
+@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="Where to run.")
+@click.option("--address", default="", help="Address of the Ray cluster (default: start one here).")
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 86_400),
@@ -105,10 +105,10 @@ def run_command(  # noqa: PLR0913 - one for each option
     yes: bool,
     **words: Any,
 ) -> CommandResult:
-    """Run the cases of SUITE, a file, a directory or the name of a skill that has some.
+    """Run the cases of SUITE: a file, a directory, or the name of a skill that has cases.
 
-    Each run has its own copy of the project and its own home. What has a result already is not run again: the
-    same command goes on where it was interrupted. Exit code 0: every run passed, 1: something did not.
+    Each run has its own copy of the project and its own home. Runs that have a result are skipped: repeat an
+    interrupted command to continue. Exit code 0: every run passed, 1: a run did not pass.
     """
     context = Context.current()
     index = IndexWords(**words).build()
@@ -127,7 +127,7 @@ def run_command(  # noqa: PLR0913 - one for each option
     copied = Path(project).absolute() if project else None
     workshop = EvalSettings(index, place, copied, dict(os.environ))
     for name in {*models, judge} - {"", "case", "mock"}:
-        choose_model(name)  # a name that is wrong is said before anything runs
+        choose_model(name)  # report a wrong name before anything runs
     progress = EvalProgress()
     runs_on: EvalEngine = Processes(workers)
     if engine == "ray":
@@ -140,11 +140,11 @@ def run_command(  # noqa: PLR0913 - one for each option
             evaluation = evaluator.evaluate(found, wanted)
     except KeyboardInterrupt:
         kept = f"{progress.finished:,} of {counted(progress.total, 'run')} are kept"
-        click.echo(f"vade: {kept}; the same command goes on from there", err=True)
+        click.echo(f"vade: {kept}; the same command continues from there", err=True)
         raise
     summary = summarise(evaluation)
     refused = sum(one.outcome == "fail" and one.status == "refused" for one in evaluation.results)
-    said = f"vade: {counted(refused, 'run')} failed because nobody was there to approve something"
+    said = f"vade: {counted(refused, 'run')} failed because nobody could approve something"
     told = [f"{said}: --yes approves it"] if refused and not yes else []
     code = 0 if summary.is_clean else 1
     return CommandResult(summary_document(evaluation, summary), summary_lines(summary), code, told)
@@ -154,10 +154,9 @@ def run_command(  # noqa: PLR0913 - one for each option
 @name_argument()
 @index_options
 def init_command(*, name: str, **words: Any) -> CommandResult:
-    """Write a draft suite for the skill NAME, to be edited: .agent/evals/NAME.
+    """Write a draft suite for the skill NAME to .agent/evals/NAME. Edit it before you run it.
 
-    Its requests come from the description of the skill, its near-misses from the skills that search finds
-    beside it.
+    Its requests come from the description of the skill, its near-misses from similar skills.
     """
     from vademecum.evals.drafting import write_draft
 
@@ -167,7 +166,7 @@ def init_command(*, name: str, **words: Any) -> CommandResult:
     lines = [f"Wrote {os.path.relpath(written)}", f"Edit it, then: vade eval run {skill.name}"]
     own = Path(skill.location) / "evals"
     if own.is_dir():
-        lines.append(f"It is run in place of the skill's own cases in {visible(str(own))}")
+        lines.append(f"vade eval runs it instead of the skill's own cases in {visible(str(own))}")
     return CommandResult({"written": [str(written)]}, lines)
 
 
@@ -177,11 +176,11 @@ def init_command(*, name: str, **words: Any) -> CommandResult:
 @click.option(
     "--candidates",
     type=click.Path(exists=True, dir_okay=False),
-    help="File of descriptions: one a line, or a JSON list.",
+    help="File of descriptions: one per line, or a JSON list.",
 )
 @model_option("--run-model", default="offline", show_default=True, help="Model that runs the cases.")
 @_workers_option
-@click.option("--write", is_flag=True, help="Write a description that is better into SKILL.md.")
+@click.option("--write", is_flag=True, help="Write the description into SKILL.md if it is better.")
 @index_options
 def improve_command(  # noqa: PLR0913 - one for each option
     *,
@@ -201,7 +200,7 @@ def improve_command(  # noqa: PLR0913 - one for each option
     from vademecum.evals import drafting
 
     if bool(proposer) == bool(candidates):
-        raise click.UsageError("Name either --model or --candidates.")
+        raise click.UsageError("Use either --model or --candidates.")
     context = Context.current()
     index = IndexWords(**words).build()
     skill = index.get(name)
@@ -229,13 +228,13 @@ def improve_command(  # noqa: PLR0913 - one for each option
     ]
     lines.append(f"On the other half: {told}" if found.comparison else f"N{told[1:]}: nothing was changed.")
     if found.is_better:
-        lines.append(f"Wrote {os.path.relpath(written)}" if written else "Not written: --write does it.")
+        lines.append(f"Wrote {os.path.relpath(written)}" if written else "Not written: add --write.")
     document = {"skill": skill.name, "old": found.old, "new": found.new, "better": found.is_better}
     return CommandResult(document | {"said": told, "written": written}, lines, 0 if found.is_better else 1)
 
 
 def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
-    """Return the suite at a path, or that of a skill: beside the project's, or the one it brings."""
+    """Return the suite at a path, or the suite of a skill: the project's, else the skill's own."""
     if not wanted:
         raise click.UsageError("Name a file or directory of cases, or a skill.")
     if os.path.exists(wanted):
@@ -261,10 +260,10 @@ def _suite(wanted: str, index: SkillIndex, context: Context) -> Suite:
 
 
 def _offer(skill: Skill, index: SkillIndex, place: Path) -> None:
-    """Ask whether to write a draft suite, if a person is there; then stop, for it is to be edited first."""
+    """On a terminal, offer to write a draft suite; then stop, because the user must edit it first."""
     asked = f"The skill {visible(skill.name)} has no cases. Write a draft to {os.path.relpath(place)}?"
-    is_there = sys.stdin.isatty() and sys.stderr.isatty()
-    if not is_there or not click.confirm(asked, default=True, err=True):
+    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    if not is_terminal or not click.confirm(asked, default=True, err=True):
         return
     from vademecum.evals.drafting import write_draft
 

@@ -25,14 +25,14 @@ MAX_SUMMARY_CHARS = 300
 MAX_LINE_CHARS = 100
 BAR_CHARS = 24
 _SECONDS_BETWEEN = 0.1
-# The events of a run that people want to see, and what is said of each.
+# The progress line for each event of a run that users see.
 _LINES = {
     "model_asked": "turn {turn}: asking the model",
     "skill_loaded": "loaded {skill}",
     "resource_loaded": "read {path} of {skill}",
     "action run_script": "wants to run {payload[skill][name]}/{payload[relative_path]}",
     "action call_tool": "calling {payload[tool]}",
-    "child_started": "a run of its own for {skill}",
+    "child_started": "starting a child run for {skill}",
     "progress": "{text}",
     "model_failed": "{problem}",
     "reply_wrong": "{problem}",
@@ -53,14 +53,14 @@ MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "re
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 yes_option = click.option(
-    "--yes", is_flag=True, help="Answer every question with yes. What a rule denies stays denied."
+    "--yes", is_flag=True, help="Answer yes to every question. Denied actions stay denied."
 )
 
 
 class CommandResult(NamedTuple):
-    """The answer of a command: a document for ``--json``, lines for people, and the exit code.
+    """The result of a command: a document for ``--json``, lines for people, and the exit code.
 
-    Without lines, people get the document too; ``told`` is what they read on standard error.
+    If there are no lines, people get the document too; ``told`` goes to standard error.
     """
 
     document: Any
@@ -80,7 +80,7 @@ class CommandResult(NamedTuple):
 
 
 class _Command(click.Command):
-    """A command whose line in the help of its group is not cut."""
+    """A command whose summary in the help of its group is not cut."""
 
     def get_short_help_str(self, limit: int = MAX_SUMMARY_CHARS) -> str:
         return super().get_short_help_str(MAX_SUMMARY_CHARS)
@@ -89,21 +89,21 @@ class _Command(click.Command):
 def command(
     name: str, group: click.Group | None = None, **settings: Any
 ) -> Callable[[Callable[..., CommandResult]], click.Command]:
-    """Return a command, of a group or by itself, that takes ``--json`` and prints its function's answer."""
+    """Return a decorator for a command that takes ``--json`` and prints the result of its function."""
 
-    def made(function: Callable[..., CommandResult]) -> click.Command:
+    def decorate(function: Callable[..., CommandResult]) -> click.Command:
         @wraps(function)
-        def printed(*arguments: Any, as_json: bool, **options: Any) -> int:
+        def run(*arguments: Any, as_json: bool, **options: Any) -> int:
             answer = function(*arguments, **options)
             answer.print(as_json=as_json)
             return answer.code
 
-        found = json_option(click.command(name, _Command, **settings)(printed))
+        found = json_option(click.command(name, _Command, **settings)(run))
         if group is not None:
             group.add_command(found)
         return found
 
-    return made
+    return decorate
 
 
 def print_json(document: Any) -> None:
@@ -119,7 +119,7 @@ def print_json(document: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as plain data: as its ``to_json`` says, else its fields, else its text."""
+    """Return a value as plain data: from its ``to_json``, else its fields, else its text."""
     return value.to_json() if hasattr(value, "to_json") else msgspec.to_builtins(value, enc_hook=str)
 
 
@@ -148,7 +148,7 @@ def paint(text: str, style: str) -> str:
 
 
 class StatusLine:
-    """A line on a terminal that each new text replaces; as a context manager, it is removed at the end."""
+    """A line on a terminal that each new text replaces. As a context manager, remove it at the end."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._shown = False
@@ -157,7 +157,7 @@ class StatusLine:
         self._drawn = 0.0
 
     def is_due(self, *, after: float = 0.0) -> bool:
-        """Return whether to draw now: on a terminal, ``after`` seconds of work, ten times a second."""
+        """Return whether to draw now: only on a terminal, after ``after`` seconds, ten times a second."""
         now = self._clock()
         if not sys.stderr.isatty() or now - self._started <= after or now - self._drawn < _SECONDS_BETWEEN:
             return False
@@ -215,7 +215,7 @@ class RunProgress(StatusLine):
         self.printed = ""
 
     def __call__(self, event: Event) -> None:
-        """Show an event, if it is one that people want to see."""
+        """Show an event if its type has a line."""
         if event.type == "answer_piece" and sys.stdout.isatty():
             self.write(event.data["text"])
             self.printed += event.data["text"]
@@ -242,7 +242,7 @@ class RunProgress(StatusLine):
         self._has_written = True
 
     def end(self) -> None:
-        """Print what ends an answer, if one was begun."""
+        """End the line of an answer that was begun."""
         self.done()
         if self._has_written:
             click.echo()

@@ -24,7 +24,7 @@ MAX_LISTED_WIDTH = 180
 Cell = tuple[str, str]  # a text and its style
 
 _CHARACTER = "[^\x00-\u2fff]"
-# A word with the blanks behind it, or one character of a script without spaces with its punctuation.
+# A word with the spaces after it, or one character of a script without spaces with its punctuation.
 _PIECE = re.compile(rf"{_CHARACTER}[，。、；：！？）」』…]*\s*|(?:(?!{_CHARACTER})\S)+\s*|\s+")
 
 
@@ -35,7 +35,7 @@ def list_lines(
     yield from _rows(skills)
     if skills:
         yield ""
-    note = f" ({hidden:,} not meant for people: vade list --all)" if hidden else ""
+    note = f" ({hidden:,} only for models: vade list --all)" if hidden else ""
     yield f"{counted(len(skills), 'skill')}{note}"
     if not skills:
         yield "Put one in .agent/skills/, or create one: vade new my-skill"
@@ -78,7 +78,7 @@ def _rows(found: Sequence[Skill | Hit]) -> Iterator[str]:
 
 def terminal_width() -> int:
     """Return the width to wrap text at: that of ``COLUMNS`` or of the terminal, else 100."""
-    import shutil  # which takes 2 ms, and a list that is piped needs no width
+    import shutil  # takes 2 ms to import, and a piped list needs no width
 
     return shutil.get_terminal_size((100, 24)).columns
 
@@ -110,14 +110,14 @@ def table_lines(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
     """Yield rows with the first column to the left and the others to the right."""
     widths = table_widths(rows)
     for row in rows:
-        blanks = [" " * (width - _cells(text)) for (text, _), width in zip(row, widths, strict=True)]
+        padding = [" " * (width - _cells(text)) for (text, _), width in zip(row, widths, strict=True)]
         first, *others = (paint(text, style) for text, style in row)
-        shown = [f"{blank}{cell}" for blank, cell in zip(blanks[1:], others, strict=True)]
-        yield "  ".join([f"{first}{blanks[0]}", *shown])
+        shown = [f"{blank}{cell}" for blank, cell in zip(padding[1:], others, strict=True)]
+        yield "  ".join([f"{first}{padding[0]}", *shown])
 
 
 def shortened(text: str, width: int) -> str:
-    """Return what of a text fits on one line, with a mark if that is not all; long words are cut."""
+    """Return a text cut to one line of this width, with an ellipsis at the cut."""
     kept = text[: width + 1]
     while _cells(kept) > width + 1:
         kept = kept[:-1]
@@ -137,7 +137,7 @@ def _cells(text: str) -> int:
 
 
 def skill_lines(skill: Skill, found: dict[str, Any]) -> Iterator[str]:
-    """Yield one skill as text; ``found`` contains its files, namesakes and, if asked for, its body."""
+    """Yield one skill as text; ``found`` contains its files, namesakes and, if requested, its body."""
     yield f"{paint(visible(skill.name), 'bold cyan')} {paint(visible(skill.skill_id), 'dim')}"
     yield from wrapped(visible(skill.description), terminal_width())
     yield ""
@@ -153,7 +153,7 @@ def _facts(skill: Skill, found: dict[str, Any]) -> Iterator[tuple[str, str | Non
     from vademecum.policy.base import Bounds
 
     meta, controls = skill.meta, skill.controls
-    tools = "no bound" if controls.allowed_tools is None else " ".join(controls.allowed_tools) or "none"
+    tools = "not limited" if controls.allowed_tools is None else " ".join(controls.allowed_tools) or "none"
     winner = found["overridden_by"]
     yield "overridden", f"by {winner['path']} (source {winner['source']})" if winner else ""
     yield "path", skill.location
@@ -164,9 +164,9 @@ def _facts(skill: Skill, found: dict[str, Any]) -> Iterator[tuple[str, str | Non
     yield "secrets", " ".join(meta.secrets)
     yield "metadata", ", ".join(f"{key}={value}" for key, value in meta.metadata.items())
     yield "tools", tools
-    yield "not tools here", ", ".join(Bounds.of(controls.allowed_tools or ()).unknown)
-    yield "models", "may not choose it" if controls.disable_model_invocation else "may choose it"
-    yield "people", "may call it" if controls.user_invocable else "do not see it"
+    yield "unknown tools", ", ".join(Bounds.of(controls.allowed_tools or ()).unknown)
+    yield "models", "cannot choose it" if controls.disable_model_invocation else "can choose it"
+    yield "people", "can call it" if controls.user_invocable else "do not see it"
     yield "runs", "in a child agent" if controls.run_mode == "subagent" else "in the conversation"
     yield from (("file", f"{file['path']} ({file['size']:,} bytes)") for file in found["files"])
     yield "", "… and more files" if len(found["files"]) == MAX_LISTED_FILES else ""

@@ -1,1 +1,1 @@
-"""Install skills, pack them, and link them into the directories of other agents."""
+"""Install and pack skills, and link them into the directories of other agents."""

@@ -1,4 +1,4 @@
-"""``vade install`` and what follows: uninstall, restore, verify, diff, lock, sync, update."""
+"""Implement ``vade install``, uninstall, restore, verify, diff, lock, sync and update."""
 
 from __future__ import annotations
 
@@ -42,20 +42,22 @@ def complete_kept(context: click.Context, _start: str) -> Iterable[str]:
     return kept_names(scope_root(context.params["scope"], Context.current()))
 
 
-_ROOTS = "The .agent/skills of the project, or of the home directory."
+_ROOTS = "The .agent/skills of the project or of your home directory."
 _scope = scope_option(_ROOTS)
-_unsafe = click.option("--allow-unsafe", is_flag=True, help="Take skills that want tools of high risk.")
-_signature = click.option("--require-signature", is_flag=True, help="Refuse what no trusted key signed.")
+_unsafe = click.option("--allow-unsafe", is_flag=True, help="Accept skills that ask for high-risk tools.")
+_signature = click.option(
+    "--require-signature", is_flag=True, help="Refuse skills without a trusted signature."
+)
 _dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-_force = click.option("--force", is_flag=True, help="Replace what was edited by hand; it is kept in .trash.")
+_force = click.option("--force", is_flag=True, help="Replace edited skills; the old ones are kept in .trash.")
 _names = click.argument("names", nargs=-1, shell_complete=complete_installed)
 
 
 class InstallContext:
-    """Everything that a command about installed skills needs of this place."""
+    """The root, the sources and the settings for a command about installed skills."""
 
     def __init__(self, scope: str, *, incoming: bool = False) -> None:
-        """Look around; if skills are to be installed, also for trusted keys and for names that are taken."""
+        """Load the settings; with ``incoming``, also the trusted keys and the names of all skills."""
         self.context = Context.current()
         self.settings: Config = load_config(self.context).settings
         self.scope = scope
@@ -72,13 +74,13 @@ class InstallContext:
             click.echo(f"vade: {visible(done)}", err=True)
 
     def options(self, *, require_signature: bool = False, **allowed: Any) -> Options:
-        """Return what was asked for, and what the configuration asks for beyond it."""
+        """Return the options of the command line, and those that the configuration requires."""
         required = self.scope in self.settings.security.require_signatures
         return Options(require_signature=require_signature or required, **allowed)
 
 
 def _known_names() -> dict[str, str]:
-    """Return the names of all skills here, each with its source; a hidden one's counts last."""
+    """Return the names of all skills here, each with its source, of several the overridden one."""
     try:
         index = IndexWords().build()
     except VademecumError:
@@ -97,11 +99,11 @@ def _known_names() -> dict[str, str]:
 def install_command(
     *, sources: tuple[str, ...], scope: str, only: tuple[str, ...], **allowed: bool
 ) -> CommandResult:
-    """Install the skills of a source: all of them, or nothing.
+    """Install all skills of a source, or none of them.
 
-    SOURCE is a zip, a tar or a directory; https://…/x.zip (#sha256=… demands a digest); git+https://…@ref#dir
+    SOURCE is a zip, a tar or a directory; https://…/x.zip (#sha256=… checks it); git+https://…@ref#dir
     or owner/repo; https://site/ that lists its skills; run:ID/NAME, a skill that an agent wrote in a run; or
-    mcp:SERVER/NAME, a skill of a server that vade source add named.
+    mcp:SERVER/NAME, a skill of a server that you added with vade source add.
     """
     here = InstallContext(scope, incoming=True)
     options = here.options(only=only, **allowed)
@@ -124,7 +126,7 @@ def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
         for kind in ("added", "removed", "changed"):
             yield from (f"  {kind} {visible(file)}" for file in getattr(change, kind))
     if change.scripts and change.action != "same":
-        yield f"  it brings scripts: {visible(', '.join(change.scripts))}"
+        yield f"  it contains scripts: {visible(', '.join(change.scripts))}"
     if change.signer:
         yield f"  signed by {visible(change.signer)}"
     yield from (f"  {visible(remark)}" for remark in change.remarks)
@@ -133,10 +135,10 @@ def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
 @command("uninstall")
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_installed)
 @scope_option(_ROOTS, "--source")
-@click.option("--purge", is_flag=True, help="Delete it instead of keeping it in .trash.")
-@click.option("--force", is_flag=True, help="Also what was edited by hand, or not installed by vade.")
+@click.option("--purge", is_flag=True, help="Delete the skills instead of keeping them in .trash.")
+@click.option("--force", is_flag=True, help="Also remove edited skills and those not installed by vade.")
 def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool) -> CommandResult:
-    """Take skills out; vade restore brings them back."""
+    """Remove installed skills; vade restore brings them back."""
     uninstall(names, InstallContext(scope).where, purge=purge, force=force)
     lines = [f"Uninstalled: {n}" + ("" if purge else f" (vade restore {n} brings it back)") for n in names]
     return CommandResult({"uninstalled": names, "kept": not purge}, map(visible, lines))
@@ -146,7 +148,7 @@ def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force:
 @click.argument("name", shell_complete=complete_kept)
 @_scope
 def restore_command(*, name: str, scope: str) -> CommandResult:
-    """Bring back the version of a skill that was uninstalled or replaced last."""
+    """Bring back the version of a skill that was last uninstalled or replaced."""
     kept = restore(name, InstallContext(scope).where)
     return CommandResult({"restored": name, "from": kept}, [f"Restored: {visible(name)}"])
 
@@ -185,20 +187,20 @@ def verify_command(*, names: tuple[str, ...], scope: str) -> CommandResult:
 @click.argument("name", shell_complete=complete_installed)
 @_scope
 def diff_command(*, name: str, scope: str) -> CommandResult:
-    """Show what was edited in a skill since it was installed. Exit code 1: something was."""
+    """Show the edits to a skill since it was installed. Exit code 1: there are edits."""
     here = InstallContext(scope)
     skills = read_lock(lock_path(here.where.root)).skills
     if name not in skills:
-        hint = meant(nearest(name, skills), otherwise="vade list shows what is.")
+        hint = meant(nearest(name, skills), otherwise="vade list lists the skills.")
         raise PackRefused(f"{name!r} was not installed here: {hint}", code="not-installed")
     place = here.where.place(name)
     with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-        lax = Options(allow_unsafe=True)  # to be looked at only
+        lax = Options(allow_unsafe=True)  # only to compare
         unsigned = LockFile({name: structs.replace(skills[name], signer=None)})
         original = here.sources.stage_again(name, unsigned, lax, Path(aside, "then"))
         here.bar.done()
         lines = diff_of(original, place)
-    shown = _coloured(lines) if lines else [f"{visible(name)} is as it was installed"]
+    shown = _coloured(lines) if lines else [f"{visible(name)} has no edits"]
     return CommandResult({"name": name, "diff": lines}, shown, FOUND_PROBLEMS if lines else 0)
 
 
@@ -215,7 +217,7 @@ def _coloured(lines: Iterable[str], indent: str = "") -> Iterator[str]:
 @_scope
 @click.option("--npm", is_flag=True, help="Also write skills-lock.json, for users of the npm tool skills.")
 def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> CommandResult:
-    """Adopt what is in the root as it is now, edits and skills of your own, with the source "local"."""
+    """Lock the root in its present state; edited skills and your own get the source "local"."""
     here = InstallContext(scope)
     changed = lock_here(here.where, names, npm=npm)
     file, locked = lock_path(here.where.root), read_lock(lock_path(here.where.root)).skills
@@ -240,9 +242,9 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> CommandRes
 @_signature
 @_force
 def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> CommandResult:
-    """Make the root equal to the lock: fetch what is missing, take away what vade put there before.
+    """Make the root match the lock: install missing skills, remove those that vade installed before.
 
-    Without a lock, that of the npm tool skills is followed.
+    If there is no lock, vade uses the lock file of the npm tool skills.
     """
     here = InstallContext(scope, incoming=not frozen)
     if frozen:
@@ -256,7 +258,7 @@ def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> CommandResult:
     if any(step.action == "not-locked" for step in steps):
         lines.append("vade lock NAME adopts a skill of your own.")
     if not failures and all(step.action == "not-locked" for step in steps):
-        lines.append(f"Everything {'else ' if steps else ''}is as the lock says")
+        lines.append(f"Everything {'else ' if steps else ''}matches the lock")
     return _finished({"frozen": frozen, "steps": steps}, lines, failures)
 
 
@@ -276,7 +278,7 @@ def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Fai
 @_dry_run
 @_unsafe
 def update_command(*, names: tuple[str, ...], scope: str, **allowed: bool) -> CommandResult:
-    """Install what the sources have now, and show what differs."""
+    """Install the current versions from the sources, and show the differences."""
     here = InstallContext(scope, incoming=True)
     options = here.options(**allowed)
     updates, failures = update(here.sources, options, names)

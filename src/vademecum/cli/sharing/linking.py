@@ -1,4 +1,4 @@
-"""``vade link`` and ``vade unlink``: skills where other agents look for them."""
+"""Implement ``vade link`` and ``vade unlink``."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _SAID = {
     "refreshed": "Refreshed: {place}",
     "there": "Already there: {place}",
     "removed": "Removed: {place}",
-    "gone": "Forgotten: {place} was gone already",
-    "other": "Forgotten: {place} is something else by now, and stays",
+    "gone": "Forgotten: {place} does not exist any more",
+    "other": "Forgotten: {place} is not our link any more, and stays",
 }
 
 _scope = scope_option("The agents' directories in the project, or in the home directory.")
 
 
 _AGENT = click.Choice(COMPATIBLE)
-_FOR_AGENT = "For this agent; repeatable."
+_FOR_AGENT = "The other agent; repeatable."
 
 
 @command("link")
 @name_argument("names", nargs=-1)
 @click.option("--to", "agents", multiple=True, required=True, type=_AGENT, help=_FOR_AGENT)
-@click.option("--all", "everything", is_flag=True, help="All skills that a person may call by name.")
+@click.option("--all", "everything", is_flag=True, help="Link all skills that users can call.")
 @_scope
 @yes_option
 @index_options
@@ -59,7 +59,7 @@ def link_command(
     yes: bool,
     **words: Any,
 ) -> CommandResult:
-    """Put links to skills where another agent looks for them."""
+    """Link skills into the directory where another agent looks for them."""
     _check_names(names, everything=everything)
     context = Context.current()
     config = load_config(context)
@@ -85,12 +85,12 @@ def link_command(
 @command("unlink")
 @click.argument("names", nargs=-1)
 @click.option("--to", "agents", multiple=True, type=_AGENT, help=_FOR_AGENT)
-@click.option("--all", "everything", is_flag=True, help="Everything that vade link made here.")
+@click.option("--all", "everything", is_flag=True, help="Remove everything that vade link created here.")
 @_scope
 def unlink_command(
     *, names: tuple[str, ...], agents: tuple[Compatible, ...], everything: bool, scope: str
 ) -> CommandResult:
-    """Take away what vade link made, and nothing else."""
+    """Remove what vade link created, and nothing else."""
     _check_names(names, everything=everything)
     context = Context.current()
     chosen = None if everything else [comparable(name) for name in names]
@@ -101,11 +101,11 @@ def unlink_command(
 
 def _check_names(names: tuple[str, ...], *, everything: bool) -> None:
     if bool(names) == everything:
-        raise click.UsageError("Name the skills, or say --all.")
+        raise click.UsageError("Name the skills, or use --all.")
 
 
 def _base(scope: str, context: Context) -> Base:
-    """Return the project or the home directory; in the home directory both are the same."""
+    """Return the directory that contains those of the agents, and whether it is the home directory."""
     base = os.path.realpath(scope_root(scope, context).parent.parent)
     return Base(Path(base), at_home=base == os.path.realpath(context.home))
 
@@ -113,7 +113,7 @@ def _base(scope: str, context: Context) -> Base:
 def _chosen(
     names: tuple[str, ...], index: SkillIndex, gate: Gate
 ) -> tuple[list[Skill], list[dict[str, str]]]:
-    """Return the skills that may be linked, and of all of them those that may not, with the reason."""
+    """Return the skills to link, and those that the rules deny, with the reason."""
     chosen: dict[str, Skill] = {}
     left_out = []
     for skill in [index.get(name) for name in names] or index.for_people():
@@ -130,7 +130,7 @@ def _chosen(
 
 
 def _require(skill: Skill, gate: Gate) -> None:
-    """Ask for the skill and for each of its files: the directory gives access to all of them."""
+    """Require permission for the skill and each of its files: the link gives access to all of them."""
     requests = [Request("skill", (skill.name,), origin="user", skill=skill.name)]
     for asset in list_assets(skill):
         request = Request("resource", (f"{skill.name}/{asset}",), origin="user", skill=skill.name)
@@ -140,7 +140,7 @@ def _require(skill: Skill, gate: Gate) -> None:
 
 
 def _shown(done: list[LinkResult], context: Context) -> list[str]:
-    """Return a line for each place, named as a person here would type it."""
+    """Return a line for each link, with a relative path if it is below the working directory."""
     lines = []
     for one in done:
         below = os.path.relpath(one.place, context.cwd)

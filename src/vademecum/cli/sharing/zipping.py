@@ -1,4 +1,4 @@
-"""``vade pack``, ``export``, ``publish``, ``keygen``, ``sign``, ``verify-pack``: skills that go out."""
+"""Implement ``vade pack``, export, publish, keygen, sign and verify-pack."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DIRECTORY = click.Path(exists=True, file_okay=False)
 @click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
 @_OUT
 def pack_command(*, directories: tuple[str, ...], out: str) -> CommandResult:
-    """Put skills into one zip, byte for byte the same for the same files. Each must be valid."""
+    """Zip valid skill directories into one file. The same files give the same bytes."""
     return _written([_valid(Path(directory)) for directory in directories], Path(out))
 
 
@@ -52,7 +52,7 @@ def pack_command(*, directories: tuple[str, ...], out: str) -> CommandResult:
 @_OUT
 @index_options
 def export_command(*, names: tuple[str, ...], out: str, **words: Any) -> CommandResult:
-    """Put skills that are in use here into one zip."""
+    """Zip skills by name, wherever they are found."""
     index = IndexWords(**words).build()
     skills = [index.get(name) for name in names]
     return _written([packed(skill.path, skill) for skill in skills], Path(out))
@@ -62,7 +62,7 @@ def export_command(*, names: tuple[str, ...], out: str, **words: Any) -> Command
 @click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
 @click.option("--to", "folder", required=True, type=click.Path(file_okay=False), metavar="FOLDER")
 def publish_command(*, directories: tuple[str, ...], folder: str) -> CommandResult:
-    """Write a folder that any web server can hand out: people install from its address.
+    """Write a folder for a web server: others install from its address.
 
     Each DIRECTORY is a skill, or contains skills.
     """
@@ -80,7 +80,7 @@ def _skills_in(directory: Path) -> list[Path]:
         return [directory]
     found = sorted(place for place in directory.iterdir() if (place / MANIFEST).is_file())
     if not found:
-        raise PackRefused(f"{directory} has no {MANIFEST} in it, and nothing right below it has.")
+        raise PackRefused(f"{directory} contains no {MANIFEST}, and neither does a directory directly in it.")
     return found
 
 
@@ -96,7 +96,7 @@ def _check_once(skills: list[PackedSkill]) -> None:
     names = [skill.name for skill in skills]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise PackRefused(f"Two of these skills are called {twice!r}: there can be one of a name.")
+        raise PackRefused(f"Two of these skills are called {twice!r}: choose one of them.")
 
 
 def _written(skills: list[PackedSkill], out: Path) -> CommandResult:
@@ -115,13 +115,13 @@ def _written(skills: list[PackedSkill], out: Path) -> CommandResult:
 @command("keygen")
 @click.argument("name", default="default")
 @click.option(
-    "--ecdsa", is_flag=True, help="Make an ECDSA key, which tools for OpenSSF Model Signing accept."
+    "--ecdsa", is_flag=True, help="Create an ECDSA key, which tools for OpenSSF Model Signing accept."
 )
-@click.option("--trust", is_flag=True, help="Also trust it here, as others would by copying the .pub file.")
+@click.option("--trust", is_flag=True, help="Also trust it here: copy the .pub file to your trusted keys.")
 def keygen_command(*, name: str, ecdsa: bool, trust: bool) -> CommandResult:
-    """Make a key to sign with: ~/.agent/keys/NAME.pem, and NAME.pub to give to others.
+    """Create a key pair: ~/.agent/keys/NAME.pem to sign with, and NAME.pub to give to others.
 
-    They trust it by putting NAME.pub into ~/.agent/trusted-keys/.
+    Others trust it by copying NAME.pub into ~/.agent/trusted-keys/.
     """
     home = Context.current().home / ".agent"
     private, public, key_id = new_key(home / KEY_DIRECTORY, name, ecdsa=ecdsa)
@@ -137,10 +137,10 @@ def keygen_command(*, name: str, ecdsa: bool, trust: bool) -> CommandResult:
 
 @command("sign")
 @click.argument("target", type=click.Path(exists=True), metavar="PACK|DIR")
-@click.option("--key", default="default", show_default=True, help="A key's name, or the path of a .pem file.")
+@click.option("--key", default="default", show_default=True, help="Name of a key, or path of a .pem file.")
 @click.option("--oms", is_flag=True, help="Sign a skill as OpenSSF Model Signing does (skill.oms.sig).")
 def sign_command(*, target: str, key: str, oms: bool) -> CommandResult:
-    """Sign a skill (skill.sig in its directory), or a pack (PACK.sig beside it)."""
+    """Sign a skill (skill.sig in its directory), or a pack (PACK.sig next to it)."""
     home = Context.current().home
     named = home / ".agent" / KEY_DIRECTORY / f"{key}.pem"
     secret = private_key(Path(key) if "/" in key or key.endswith(".pem") else named)
