@@ -225,7 +225,7 @@ def test_marks_stand_apart(place: Place, vade: Vade) -> None:
     assert lines[0].startswith("⧖ slow timeout: It was not done after 0.1 s")
     assert "! bye error: Unexpected RuntimeError: boom" in lines
     assert lines[1:3] == ["    asked: x", "    expected: max_seconds 0.1"]
-    assert "bye, none expect nothing: they pass whatever is done" in lines
+    assert "bye, none expect nothing: they always pass" in lines
 
 
 def test_a_report_in_every_form(place: Place, vade: Vade) -> None:
@@ -249,7 +249,7 @@ def test_a_first_suite(place: Place, vade: Vade) -> None:
     again = vade("eval", "init", "csv-summary")
     assert (again.code, again.err) == (
         1,
-        f"vade: {place.cwd}/.agent/evals/csv-summary is there already: edit it, or remove it first.\n",
+        f"vade: {place.cwd}/.agent/evals/csv-summary exists already: edit it, or remove it first.\n",
     )
     assert [Path(path).name for path in vade("eval", "init", "file-diff", "--json").json["written"]] == [
         "triggers.json",

@@ -90,7 +90,7 @@ def test_names_of_a_root_and_of_its_trash(place: Place) -> None:
         4,
         f"vade: Nothing called 'mien' is kept in {root}/.trash: did you mean 'mine'?\n",
     )
-    assert place.vade("restore", "zzz").err.endswith(": only what was uninstalled or replaced is.\n")
+    assert place.vade("restore", "zzz").err.endswith(": only uninstalled or replaced skills are.\n")
 
 
 def test_options_of_a_script_are_its_own(place: Place) -> None:

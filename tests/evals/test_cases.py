@@ -81,7 +81,7 @@ def nested(levels: int) -> Any:
         ({"id": "x", "input": "a", "mock": {"turns": []}}, "mock.turns", "at least 1"),
         ({"id": "x", "input": "a", "mock": {"turns": [{"say": 1}]}}, "mock.turns.0", "a turn is"),
         ({"id": "x", "input": "a", "expected": {"trajectory": [{"never": "wirte_file"}]}}, "expected.trajectory.0", "did you mean 'write_file'"),
-        ({"id": "x", "input": "a", "expected": {"output": {"regex": "(a)\\1"}}}, "expected.output.regex.0", "none of RE2's"),
+        ({"id": "x", "input": "a", "expected": {"output": {"regex": "(a)\\1"}}}, "expected.output.regex.0", "not valid in RE2"),
         ({"id": "x", "input": "a", "expected": {"output": {"json": {"equals": nested(300)}}}}, "", "nested more than 100 levels"),
         ({"id": "x", "input": "a", "mock": {"turns": [{"action": nested(300)}]}}, "", "nested more than 100 levels"),
     ],
@@ -224,7 +224,7 @@ def test_files_say_what_they_say(tmp_path: Path) -> None:
     suite = read_suite(tmp_path / "s")
     assert [case.id for case in suite.cases] == ["a", "2024-01-02", "good"]
     found = {wrong.file: (wrong.case, wrong.message) for wrong in suite.malformed}
-    assert found["half.json"] == ("?", "it holds half a character (a lone surrogate): correct it")
+    assert found["half.json"] == ("?", "it contains half a character (a lone surrogate): correct it")
     assert found["twice.json"] == (
         "-",
         "the file is not JSON (the key 'expected' is there twice): correct it.",
@@ -271,7 +271,7 @@ def test_a_trigger_set_without_its_skill_says_so(tmp_path: Path) -> None:
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(CaseRefused, match="There are no cases at"):
         read_suite(tmp_path / "nowhere")
-    with pytest.raises(CaseRefused, match="holds no cases"):
+    with pytest.raises(CaseRefused, match="contains no cases"):
         read_suite(tmp_path)
 
 

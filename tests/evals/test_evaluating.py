@@ -73,7 +73,7 @@ def test_a_case_without_its_file_is_an_error_of_its_own(lab: Lab) -> None:
     missing = case("missing", final(), files=["nowhere.txt"]).model_copy(update={"place": str(lab.place.cwd)})
     evaluation = lab.evaluate([missing, writes(1)])
     assert [result.outcome for result in evaluation.results] == ["error", "pass"]
-    assert "names the file 'nowhere.txt', which is not beside it" in evaluation.results[0].error
+    assert "names the file 'nowhere.txt', which is not next to it" in evaluation.results[0].error
 
 
 def test_errors_can_be_tried_again(lab: Lab) -> None:
@@ -202,7 +202,7 @@ def test_with_and_without_a_skill_and_between_models(lab: Lab) -> None:
     (comparison,) = summary.comparisons
     assert comparison.said.startswith("better: +100.0% from without_skill to with_skill")
     same = summarise(lab.evaluate(cases[:2], *by_model(BASE, ["offline", "case"])))
-    assert same.comparisons[0].said.endswith("no case differs, so more of the same would not settle it")
+    assert same.comparisons[0].said.endswith("no case differs, so more cases like these would not settle it")
 
 
 def test_repeats_flaky_and_vacuous(lab: Lab) -> None:

@@ -34,7 +34,7 @@ from vademecum.models.base import Reply
         ('{"a": 1}', {"json": {"path": "b", "equals": 2}}, ["output JSON at b equals"]),
         ("no", {"json": {"equals": 1}}, ["output JSON equals"]),
         ('{"a": 3}', {"json": {"path": "a"}}, []),
-        ('{"a": 3}', {"json": {"path": "b"}}, ["output JSON at b is there"]),
+        ('{"a": 3}', {"json": {"path": "b"}}, ["output JSON at b exists"]),
         ('{"a": null}', {"json": {"path": "a", "equals": None}}, []),
         ('{"a": [1]}', {"json": [{"type": "object"}, {"path": "a", "type": "array"}, {"path": "a.0", "type": "number"}]}, []),
         ('{"a": true}', {"json": {"path": "a", "type": "number"}}, ["output JSON at a is of type number"]),

@@ -137,7 +137,7 @@ def test_more_workers_than_there_are_is_said(lab: Lab, tmp_path: Path) -> None:
     ray.init(num_cpus=1, include_dashboard=False, _node_ip_address="127.0.0.1")
     try:
         with pytest.raises(
-            ConfigError, match="The cluster has 1 CPUs, and 2 workers need one each: name -j 1"
+            ConfigError, match="The cluster has 1 CPUs, and 2 workers need one each: use -j 1"
         ):
             evaluate(lab, tmp_path / "out", [case("a", final()), case("b", final())], OnRay(2))
     finally:

@@ -1,1 +1,1 @@
-"""Case → verdict: cases, trajectories, statistics, reports."""
+"""Evaluate skills: cases, checks of runs, statistics and reports."""

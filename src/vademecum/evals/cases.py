@@ -23,7 +23,7 @@ from vademecum.policy.base import RISKS
 
 MAX_REPEAT = 1000
 MAX_SECONDS = 86_400.0
-# In skills_none_of: no skill at all may be taken.
+# In skills_none_of: the run must not take any skill.
 ANY_SKILL = "*"
 
 Text = Annotated[str, Field(max_length=100_000)]
@@ -40,7 +40,7 @@ def _regular(text: str) -> str:
     return text
 
 
-# A single text or object stands for a list of it.
+# A single text or object is a list of one.
 _LISTED = BeforeValidator(lambda value: [value] if isinstance(value, str | dict) else value)
 Texts = Annotated[tuple[Text, ...], _LISTED]
 Names = Annotated[tuple[Name, ...], _LISTED]
@@ -49,7 +49,7 @@ Written = Annotated[Constraint, PlainValidator(parse_constraint), PlainSerialize
 
 
 class JsonCheck(_Strict):
-    """The JSON in the answer has something at this path: anything, a value of this type, or this value."""
+    """The JSON in the answer has a value at this path: any value, one of this type, or exactly this one."""
 
     path: str = ""
     type: Literal["object", "array", "string", "number", "boolean", "null"] | None = None
@@ -57,7 +57,7 @@ class JsonCheck(_Strict):
 
 
 class FileCheck(_Strict):
-    """A file that the run left, in the project or where a script made it."""
+    """A file that the run leaves in the project, or that a script makes."""
 
     path: Name
     contains: Texts = ()
@@ -82,7 +82,7 @@ _CONTAINED = BeforeValidator(lambda value: {"contains": value} if isinstance(val
 
 
 class Expected(_Strict):
-    """Which skills are chosen, what the steps are like, what comes out."""
+    """The expected skills, steps, output and status."""
 
     skills_any_of: Names = ()
     skills_all_of: Names = ()
@@ -99,7 +99,7 @@ def _tool(name: str) -> str:
 
 
 class RunLimits(_Strict):
-    """Limits of a run; a run that exceeds one is ended and fails."""
+    """Limits of a run; a run that exceeds one is stopped and fails."""
 
     max_turns: PositiveInt | None = None
     max_tool_calls: NonNegativeInt | None = None
@@ -111,7 +111,7 @@ class RunLimits(_Strict):
 class Setup(_Strict):
     """The state before the request: the project's directory, and skills that are already loaded.
 
-    ``answer`` is given to every question; a case can say no, but only the user who runs it can say yes.
+    ``answer`` answers every question. A case can refuse; only the user who runs it can approve.
     """
 
     project: str = ""
@@ -143,7 +143,7 @@ class CaseFile(_Strict):
 
 
 def _files(value: Any) -> Any:
-    """Names with texts, or paths of files that are copied."""
+    """Return case files from names with texts, or from paths of files to copy."""
     if isinstance(value, dict):
         return [{"name": name, "text": text} for name, text in value.items()]
     if isinstance(value, list):
@@ -152,7 +152,7 @@ def _files(value: Any) -> Any:
 
 
 class Case(_Strict):
-    """One request, and what a good run of it is like.
+    """One request, and the expectations of its run.
 
     >>> Case(id="greeting", input="你好", expected={"output": "您好"}).expected.output.contains
     ('您好',)
@@ -173,7 +173,7 @@ class Case(_Strict):
 
     @property
     def contradictions(self) -> list[str]:
-        """Return what no run can fulfil."""
+        """Return the expectations that contradict each other."""
         expected, output = self.expected, self.expected.output
         wanted, unwanted = set(self.expects_skills), set(expected.skills_none_of)
         both = sorted(wanted) if ANY_SKILL in unwanted else sorted(wanted & unwanted)
@@ -183,5 +183,5 @@ class Case(_Strict):
 
     @property
     def expects_skills(self) -> tuple[str, ...]:
-        """Return the skills that are right for the request; none if it says nothing about that."""
+        """Return the skills that are right for the request; empty if the case names none."""
         return tuple(dict.fromkeys((*self.expected.skills_any_of, *self.expected.skills_all_of)))

@@ -38,9 +38,9 @@ _LEAD = re.compile(
 
 
 def write_draft(skill: Skill, index: SkillIndex, place: Path) -> Path:
-    """Write a draft suite to the directory ``place`` and return its file; refuse if there is one already."""
+    """Write a draft suite to the directory ``place`` and return its file; refuse if it exists."""
     if place.exists():
-        raise CaseRefused(f"{place} is there already: edit it, or remove it first.")
+        raise CaseRefused(f"{place} exists already: edit it, or remove it first.")
     text = json.dumps(draft_triggers(skill, index), ensure_ascii=False, indent=2)
     write_atomic(place / "triggers.json", f"{text}\n".encode())
     return place / "triggers.json"
@@ -96,7 +96,7 @@ class Improvement(Struct, frozen=True):
 
     @property
     def is_better(self) -> bool:
-        """Return true if the candidate wins beyond chance on cases that it was not chosen by."""
+        """Return whether the candidate wins beyond chance on the cases that it was not chosen by."""
         return self.comparison is not None and self.comparison.verdict == "better"
 
 
@@ -119,7 +119,7 @@ def improve(
         )
 
     def results(cases: Sequence[Case], text: str, name: str) -> tuple[CaseResult, ...]:
-        """Return what comes of cases when the skill has this description."""
+        """Run cases with this description of the skill."""
         place, index = evaluator.workshop, evaluator.workshop.index
         skills = [structs.replace(one, description=text) if one is skill else one for one in index.skills]
         index = other_index(index, skills, index.shadowed, skill.name, text)
@@ -144,7 +144,7 @@ def improve(
 
 
 def halves(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
-    """Split cases in two, always in the same way, those that should trigger and the others evenly."""
+    """Split cases into the same two halves every time, each with its share of those that should trigger."""
     ordered = sorted(cases, key=lambda case: (not case.expects_skills, sha256(case.input.encode()).digest()))
     return ordered[::2], ordered[1::2]
 
@@ -171,7 +171,7 @@ def read_candidates(text: str) -> list[str]:
 
 
 def checked(found: Sequence[object]) -> list[str]:
-    """Return those that may be a description; refuse if none may."""
+    """Return the texts that can be a description; refuse if there are none."""
     texts = [text for text in found if isinstance(text, str)]
     kept = [text for text in texts if 0 < len(text) <= MAX_DESCRIPTION_CHARS and not set("<>") & set(text)]
     if not kept:

@@ -1,4 +1,4 @@
-"""A suite, its configurations and an engine → an evaluation; what was done before is not done again."""
+"""Evaluate a suite in several configurations; runs that have a result are not repeated."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from vademecum.evals.units import Configuration, EvalSettings, plan
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Evaluates suites.
+    """Evaluate suites.
 
-    Each result is kept as soon as it is there, so an evaluation that is interrupted, or killed, goes on with
-    what is missing when it is started again with the same directory. With ``retry``, errors, time-outs and
-    runs that never worked are missing too. ``progress`` is called with ``done``, ``total`` and the last
-    ``result``, or None if that was there already.
+    Each result is written at once. If an evaluation is interrupted or killed, start it again with the same
+    directory: only missing runs are made. With ``retry``, runs with errors, time-outs and unusable replies
+    are made again. ``progress`` is called with ``done``, ``total`` and the last ``result`` or None.
     """
 
     engine: EvalEngine
@@ -38,7 +37,7 @@ class Evaluator:
     clock: Callable[[], float] = time.time
 
     def evaluate(self, suite: Suite, configurations: Sequence[Configuration]) -> Evaluation:
-        """Run what has no result yet, and give all results in the order of the units."""
+        """Run the units that have no result yet, and return all results in the order of the units."""
         units = plan(suite.cases, configurations, self.workshop)
         skills = {skill.name for skill in self.workshop.index}
         header = Header(

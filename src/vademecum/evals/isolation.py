@@ -1,4 +1,4 @@
-"""Prepare a directory of its own for one run: a copy of the project, the files of the case, an empty home."""
+"""Prepare a separate directory for one run: a copy of the project, the files of the case, an empty home."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEFT_OUT_OF_AGENT = frozenset({"runs", "evals"})
 
 
 def content_of(source: str, case: Case) -> bytes:
-    """Return a file beside a case, or below the directory around, as ``evals.json`` has it."""
+    """Return the content of a file next to a case, or, for a case in ``evals``, in the parent directory."""
     for base in places_of(case.place):
         try:
             return read_capped(contained(base, source), cap=MAX_CASE_FILE_BYTES)
@@ -35,11 +35,11 @@ def content_of(source: str, case: Case) -> bytes:
             continue
         except (OSError, FileRefused, PathRefused) as error:
             raise CaseRefused(f"The case {case.id!r} cannot have the file {source!r} ({error}).") from error
-    raise CaseRefused(f"The case {case.id!r} names the file {source!r}, which is not beside it: add it.")
+    raise CaseRefused(f"The case {case.id!r} names the file {source!r}, which is not next to it: add it.")
 
 
 def places_of(place: str) -> list[Path]:
-    """Return where the files of a case may lie."""
+    """Return the directories that can contain the files of a case."""
     beside = Path(place)
     return [beside, beside.parent] if beside.name == "evals" else [beside]
 
@@ -49,7 +49,7 @@ def project_of(case: Case) -> Path:
     place = contained(Path(case.place), case.setup.project)
     if not place.is_dir():
         raise CaseRefused(
-            f"The case {case.id!r} wants the project {case.setup.project!r}, which is no directory."
+            f"The case {case.id!r} wants the project {case.setup.project!r}, which is not a directory."
         )
     return place
 
@@ -60,7 +60,7 @@ def sources_of(case: Case) -> list[str]:
 
 
 def content_digests(case: Case) -> list[list[str]]:
-    """Return the digests of the files of a case; a missing file has one too: its run reports it."""
+    """Return the digests of the files of a case; a missing file has one too, and the run reports it."""
     try:
         found = [[name, hashlib.sha256(content_of(name, case)).hexdigest()] for name in sources_of(case)]
         return found + ([["project", project_digest(project_of(case))]] if case.setup.project else [])
@@ -69,7 +69,7 @@ def content_digests(case: Case) -> list[list[str]]:
 
 
 def project_digest(source: Path) -> str:
-    """Return one digest of everything that a copy of a project would have."""
+    """Return one digest of everything that a copy of the project contains."""
     whole = hashlib.sha256()
     for relative, path in _entries(source):
         is_directory = path.is_dir() and not path.is_symlink()
@@ -90,12 +90,12 @@ def copy_project(source: Path, target: Path) -> None:
 
 
 def _entries(source: Path) -> Iterator[tuple[str, Path]]:
-    """Return all that a copy has, directories before what is in them, by name."""
+    """Yield the entries of a copy by name, directories before their contents."""
     files = size = 0
     for directory, names, found in os.walk(source):
         inside = os.path.relpath(directory, source)
         is_ours = os.path.basename(inside) == ".agent"
-        if not is_ours:  # it is there as soon as anything was run, and counts for what is in it
+        if not is_ours:  # it exists as soon as anything was run: only its contents count
             yield inside, Path(directory)
         out = _LEFT_OUT | (_LEFT_OUT_OF_AGENT if is_ours else frozenset())
         names[:] = sorted(name for name in names if name not in out)
@@ -126,7 +126,7 @@ def room_for(case: Case, place: Path, *, project: Path | None, env: Mapping[str,
             copy_project(source, found.cwd)
         found.cwd.mkdir(exist_ok=True)
         if len(found.project_directories()) > 1:
-            # The system's directory for such places is in somebody's repository: ours begins here.
+            # The temporary directory is inside a repository: the project starts here.
             (found.cwd / ".git").mkdir()
         for file in case.files:
             target = contained(found.cwd, file.name)

@@ -1,4 +1,4 @@
-"""Run units on a Ray cluster: for several machines that all see the directory of the results."""
+"""Run units on a Ray cluster, whose machines must share the directory of the results."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from vademecum.evals.results import CaseResult, without_run
 from vademecum.evals.units import EvalSettings, Unit
 
 LOOPBACK = "127.0.0.1"
-# How often a unit that lost the machine it ran on is tried again.
+# How often a unit is tried again after its machine was lost.
 MOST_RETRIES = 1
 
 
 @dataclass(frozen=True, slots=True)
 class OnRay:
-    """Run units on the cluster at ``address``, or on one that is started here and stopped again.
+    """Run units on the cluster at ``address``, or on a local one that is started and stopped again.
 
-    Each unit is a task of the cluster, with a process of its own and the same deadlines as on one machine.
+    Each unit is a task of the cluster, with its own process and the same deadlines as on one machine.
     """
 
     workers: int
     address: str | None = None
 
     def run(self, units: Iterable[Unit], workshop: EvalSettings) -> Iterator[CaseResult]:
-        """Yield results as they come."""
+        """Yield results as they arrive."""
         units = list(units)
         if not units:
             return
@@ -43,8 +43,8 @@ class OnRay:
         running: dict[Any, Unit] = {}
         try:
             there = int(ray.cluster_resources().get("CPU", 0))
-            if there < self.workers:  # Ray would wait for them without end
-                more = f"name -j {there}" if there else "add a machine"
+            if there < self.workers:  # Ray would wait for them forever
+                more = f"use -j {there}" if there else "add a machine"
                 needed = f"{self.workers} workers need one each"
                 raise ConfigError(f"The cluster has {there} CPUs, and {needed}: {more}.")
             shared = ray.put(workshop)

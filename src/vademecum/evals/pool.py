@@ -1,4 +1,4 @@
-"""Run units in warm processes of this machine, each with a deadline."""
+"""Run units in warm processes on this machine, each with a deadline."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from typing import Protocol
 from vademecum.evals.results import CaseResult, without_run
 from vademecum.evals.units import EvalSettings, Unit
 
-# Seconds that a run has to end by itself after it was told to; then its process is killed.
+# Seconds that a run has to end after it was told to; then its process is killed.
 GRACE_SECONDS = 5.0
 # Seconds until a process must have taken a unit; on a busy machine a new process starts slowly.
 START_SECONDS = 60.0
-# For the checks of one run; a judge has as long as the run had.
+# Seconds for the checks of one run; a judge has as long as the run in addition.
 CHECK_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 _PREFIX = "vade-eval-"
@@ -39,7 +39,7 @@ class EvalEngine(Protocol):
     """Run units and yield one result for each, in any order; closing the iterator ends what is running."""
 
     def run(self, units: Iterable[Unit], workshop: EvalSettings) -> Iterator[CaseResult]:
-        """Yield results as they come."""
+        """Yield results as they arrive."""
         ...
 
 
@@ -56,7 +56,7 @@ class Processes:
     clock: Callable[[], float] = time.monotonic
 
     def run(self, units: Iterable[Unit], workshop: EvalSettings) -> Iterator[CaseResult]:
-        """Yield results as they come; what runs when the caller stops is interrupted and has no result."""
+        """Yield results as they arrive; units that still run when the caller stops have no result."""
         waiting = deque(units)
         new_worker = partial(Worker, workshop, self.grace, self.clock)
         workers: list[Worker] = []
@@ -87,7 +87,7 @@ class Processes:
 
 
 class Worker:
-    """One process as its parent sees it: the unit that it works on, until when, and its directory."""
+    """One process as its parent sees it: its unit, its deadline and its directory."""
 
     def __init__(self, workshop: EvalSettings, grace: float, clock: Callable[[], float]) -> None:
         self._grace = grace
@@ -102,23 +102,23 @@ class Worker:
         self.is_alive = True
 
     def give(self, unit: Unit) -> None:
-        """Start with a unit; its time begins when the process says so."""
+        """Send a unit to the process; its time starts when the process says so."""
         self.unit = unit
         self._allow(START_SECONDS)
-        with suppress(BrokenPipeError):  # it ended meanwhile, which is found out when it is listened to
+        with suppress(BrokenPipeError):  # it has ended, which `look` will notice
             self.connection.send(unit)
 
     def _allow(self, seconds: float) -> None:
-        """Let the process work so long from now on, until it says something."""
+        """Give the process this many seconds until its next message."""
         self._told, self._limit, self._deadline = False, seconds, self._clock() + seconds
 
     def look(self) -> CaseResult | None:
-        """Take a message if there is one, else see to the time; return the result of the unit, if known."""
+        """Read a message if there is one, else check the deadline; return the unit's result if known."""
         unit = self.unit
         assert unit is not None
         late = self._clock() - self._deadline
-        if self.connection.poll():  # in this order: it may say something while the clock is looked at
-            return self._heard(unit)
+        if self.connection.poll():  # after reading the clock, in case a message came meanwhile
+            return self._receive(unit)
         if late > 0 and not self._told:
             self._told = True
             self._process.terminate()
@@ -127,15 +127,15 @@ class Worker:
             return without_run(unit, "timeout", seconds=self._limit)
         return None
 
-    def _heard(self, unit: Unit) -> CaseResult | None:
-        """Take a result, or how many seconds the next part of the work may take."""
+    def _receive(self, unit: Unit) -> CaseResult | None:
+        """Receive a result, or the time limit of the next part of the work."""
         try:
             said: CaseResult | float = self.connection.recv()
         except (EOFError, ConnectionResetError):
             self._process.join(self._grace)
             code = self._process.exitcode or 0
             self.is_alive = False
-            if self._told and code == -signal.SIGTERM:  # the signal came before its handler was there
+            if self._told and code == -signal.SIGTERM:  # the signal came before the handler was installed
                 return without_run(unit, "timeout", seconds=self._limit)
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             return without_run(unit, "error", error=f"Its process ended while it ran ({how}).")
@@ -146,13 +146,13 @@ class Worker:
         return None
 
     def interrupt(self) -> None:
-        """Tell the process to end, whatever it does."""
+        """Tell the process to end."""
         if self.unit is not None:
             self._process.terminate()
         self.connection.close()
 
     def end(self, seconds: float) -> None:
-        """Wait so long for the end of the process, then kill it; remove what it left behind."""
+        """Wait this long for the process to end, then kill it; remove its directory."""
         self._process.join(seconds)
         if self._process.is_alive():
             self._process.kill()
@@ -163,9 +163,9 @@ class Worker:
 
 
 def _context() -> ForkServerContext:
-    """Start the process that forks our workers, unless it runs; it has imported what they need.
+    """Start the server that forks our workers, unless it runs; it has imported their modules.
 
-    Its socket lies in the directory for temporary files, whose path may be too long for a socket.
+    Its socket is in the directory for temporary files, whose path can be too long for a socket.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "vademecum.evals.trial"])
@@ -180,14 +180,14 @@ def _context() -> ForkServerContext:
 
 
 def _work(connection: Connection, workshop: EvalSettings, place: Path) -> None:
-    """Work on units in this process until the parent has no more of them, or is gone."""
+    """Perform units in this process until the parent has no more of them, or has ended."""
     # The agent is needed in this process only, not in the one that plans and reports.
     from vademecum.evals.trial import Trials  # noqa: PLC0415 - see above
 
     is_running = False
 
     def interrupt(_: int, __: FrameType | None) -> None:
-        """Do what Ctrl-C does while a unit runs, and nothing between two."""
+        """Act like Ctrl-C while a unit runs; between two units, do nothing."""
         nonlocal is_running
         if is_running:
             is_running = False
@@ -218,7 +218,7 @@ def _work(connection: Connection, workshop: EvalSettings, place: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    """Interrupt this process when the evaluation that it works for was killed."""
+    """End this process when the evaluation that it belongs to was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -26,8 +26,8 @@ RESULTS, HEADER, RUNS = "results.jsonl", "evaluation.json", "runs"
 
 # The sentence for every time-out.
 LATE = "It was not done after {:g} s."
-# Neither a time-out nor an error says anything about what was tried: they are counted by themselves, and so
-# are runs that never worked because the model's replies were unusable.
+# Time-outs, errors and runs that failed because of unusable replies of the model say nothing about the skill,
+# so they are counted separately.
 Verdict = Literal["pass", "fail", "timeout", "error", "unusable", "unjudged"]
 JUDGED = frozenset({"pass", "fail"})
 RAN_THROUGH = JUDGED | {"unjudged"}
@@ -78,7 +78,7 @@ class CaseResult(msgspec.Struct, frozen=True):
 def without_run(
     unit: Unit, outcome: Literal["timeout", "error"], *, error: str = "", seconds: float = 0.0
 ) -> CaseResult:
-    """Return the result of a unit of which nothing else is known: an error, or the time that is over."""
+    """Return the result of a unit that has no outcome of its own: an error, or a time-out."""
     return CaseResult(*unit.names, outcome, error=error or LATE.format(seconds), seconds=seconds)
 
 
@@ -101,7 +101,7 @@ class CaseLine(msgspec.Struct, frozen=True):
     def of(cls, case: Case, skills: Container[str]) -> CaseLine:
         """Return the line of a case; ``skills`` are those that exist.
 
-        What it expects are the names of its checks, and its limits.
+        ``expected`` contains the names of its checks, and its limits.
         """
         expected = case.expected
         checks = (
@@ -128,7 +128,7 @@ class CaseLine(msgspec.Struct, frozen=True):
 class Header(msgspec.Struct, frozen=True):
     """The cases and configurations of an evaluation, and its units: key, case, configuration, repetition.
 
-    Several units may have the same key, and so one result.
+    Several units can have the same key, and then share one result.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """An evaluation as far as it got; ``beside`` is where the records of one lie that it is shown with."""
+    """An evaluation as far as it got; ``beside`` is the directory of one that it is shown with."""
 
     header: Header
     results: tuple[CaseResult, ...]
@@ -160,9 +160,9 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 @contextmanager
 def open_results(place: Path) -> Iterator[tuple[dict[str, CaseResult], Callable[[CaseResult], None]]]:
-    """Open the results of one directory: yield those that are known by key, and what keeps another.
+    """Open the results of a directory: yield the known ones by key, and a function that adds a result.
 
-    Each is on disk, whole, before the next unit counts.
+    Each result is written before the function returns.
     """
     path = place / RESULTS
     with writable(place):
@@ -175,7 +175,7 @@ def open_results(place: Path) -> Iterator[tuple[dict[str, CaseResult], Callable[
             advice = "wait, or name another --out"
             raise CaseRefused(f"Another evaluation writes to {place}: {advice}.") from error
         data = _lines(path)
-        file.truncate(len(data))  # without the beginning of a line that was never finished
+        file.truncate(len(data))  # without an unfinished last line
 
         def keep(result: CaseResult) -> None:
             with writable(path):
@@ -186,7 +186,7 @@ def open_results(place: Path) -> Iterator[tuple[dict[str, CaseResult], Callable[
 
 
 def write_header(place: Path, header: Header) -> None:
-    """Keep what the evaluation is."""
+    """Write the header of the evaluation."""
     with writable(place):
         write_atomic(place / HEADER, msgspec.json.format(_encoded(header), indent=1))
 
@@ -202,7 +202,7 @@ def read_evaluation(place: Path) -> Evaluation:
         data = read_capped(place / HEADER, cap=MAX_HEADER_BYTES)
         header = msgspec.json.decode(data, type=Header)
     except (OSError, FileRefused) as error:
-        advice = "vade eval run SUITE makes some"
+        advice = "run vade eval run SUITE"
         raise CaseRefused(f"There are no results in {place}: {advice}.", code="no-suite") from error
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise CaseRefused(f"{place / HEADER} cannot be read ({error}): run the evaluation again.") from error
@@ -217,7 +217,7 @@ def read_evaluation(place: Path) -> Evaluation:
 
 
 def _lines(path: Path) -> bytes:
-    """Return all whole lines of a file of results."""
+    """Return all complete lines of a file of results."""
     try:
         return b"".join(read_capped(path, cap=MAX_RESULTS_BYTES).rpartition(b"\n")[:2])
     except OSError:

@@ -1,4 +1,4 @@
-"""Files → a suite: our own cases, ``evals.json`` and trigger sets as others write them, and what is wrong."""
+"""Read a suite from files: our own cases, ``evals.json`` and trigger sets of others, with all problems."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAME = re.compile(rb"^name:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
 
 class Malformed(Struct, frozen=True):
-    """A case that cannot be run: in which file, which case, which field, and what is wrong with it."""
+    """A case that cannot be run: its file, its id, the field and the problem."""
 
     file: str
     case: str
@@ -47,7 +47,7 @@ class Malformed(Struct, frozen=True):
     message: str
 
     def __str__(self) -> str:
-        """Return it in one sentence."""
+        """Return the problem in one sentence."""
         field = f", field {self.field}" if self.field else ""
         return f"{self.file}, case {self.case}{field}: {self.message}"
 
@@ -64,7 +64,7 @@ class Suite(Struct, frozen=True):
 def read_suite(path: Path, *, name: str = "", skill: str = "") -> Suite:
     """Return the cases of a file, or of all files below a directory, in the order of their names.
 
-    They are about ``skill`` where neither they nor a SKILL.md around them name another.
+    They are about ``skill`` unless they, or a SKILL.md above them, name another.
     """
     path = Path(os.path.abspath(path))
     if not path.exists():
@@ -72,7 +72,7 @@ def read_suite(path: Path, *, name: str = "", skill: str = "") -> Suite:
     place = path if path.is_dir() else path.parent
     files = list(islice(_files(path), MAX_FILES + 1))
     if len(files) > MAX_FILES:
-        raise CaseRefused(f"{path} holds more than {MAX_FILES:,} files: name a smaller directory.")
+        raise CaseRefused(f"{path} contains more than {MAX_FILES:,} files: name a smaller directory.")
     read = [_read(file, _fit(os.path.relpath(file, place)), skill) for file in files]
     brought = {path for one in read for path in _brought(one)}
     # A file that is an input of a case, or part of its project, has no cases.
@@ -90,15 +90,15 @@ def read_suite(path: Path, *, name: str = "", skill: str = "") -> Suite:
                 raise CaseRefused(f"{one.file} has more than {MAX_CASES:,} cases: split it.")
             cases.setdefault(own, case.model_copy(update={"id": own}))
     if not cases and not malformed:
-        raise CaseRefused(f"{path} holds no cases: vade eval init NAME writes some.", code="no-suite")
+        raise CaseRefused(f"{path} contains no cases: vade eval init NAME writes some.", code="no-suite")
     about = skill or next((one.skill for one in kept if one.skill), "")
     return Suite(name or _name(path), tuple(cases.values()), tuple(malformed), about)
 
 
 class _Read(NamedTuple):
-    """One file: the skill it is about, its cases, and what is wrong with the others.
+    """One file: the skill it is about, its cases, and the problems of the others.
 
-    With each case comes whether its id counts within the file only.
+    Each case comes with a flag: whether its id is only valid within the file.
     """
 
     file: Path
@@ -109,7 +109,7 @@ class _Read(NamedTuple):
 
 
 def _read(file: Path, shown: str, skill: str) -> _Read:
-    """Read a file; what is wrong with it keeps nothing else from being read."""
+    """Read a file; its problems are part of the result."""
     try:
         about, entries, case_of = _entries(_parsed(file), file, skill)
     except (CaseRefused, FileRefused, OSError) as error:
@@ -132,14 +132,14 @@ def _read(file: Path, shown: str, skill: str) -> _Read:
 
 
 def _refuse_unfit(value: Any, depth: int = 0) -> None:
-    """Refuse what is nested too deeply, or has a lone surrogate and so could not be written down again."""
+    """Refuse a value that is nested too deeply, or has a lone surrogate, which cannot be written."""
     if depth > MAX_DEPTH:
         raise _FieldRefused("", f"it is nested more than {MAX_DEPTH} levels deep: make it flatter")
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise _FieldRefused("", "it holds half a character (a lone surrogate): correct it") from None
+            raise _FieldRefused("", "it contains half a character (a lone surrogate): correct it") from None
     elif isinstance(value, Mapping):
         for item in (*value, *value.values()):
             _refuse_unfit(item, depth + 1)
@@ -159,25 +159,25 @@ def _brought(one: _Read) -> Iterator[Path]:
 
 
 def _free(one: _Read, wanted: str, cases: Mapping[str, Case]) -> str:
-    """Return an id that no other case has: if need be with the name of its file, and a number after it."""
+    """Return an id that no other case has, if necessary with the name of the file and a number."""
     named = f"{os.path.splitext(one.shown)[0]}-{wanted}"
     numbered = (f"{named}-{number}" for number in count(2))
     return next(each for each in chain([wanted, named], numbered) if each not in cases)
 
 
 def _said(fields: Any, number: int) -> str:
-    """Return how a case is called in a message: by its id, or by its number in the file."""
+    """Return the id of a case for a message, else its number in the file."""
     found = fields.get("id") if isinstance(fields, Mapping) else None
     return _fit(str(found)[:200]) if isinstance(found, str | int) and str(found) else f"#{number}"
 
 
 def _fit(text: str) -> str:
-    """Return a text that can be written down, whatever it was read from."""
+    """Return a text that can be written as UTF-8, with lone surrogates replaced."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
-    """Return each problem with its field, each once."""
+    """Yield each problem with its field, each once."""
     seen: dict[tuple[str, str], None] = {}
     for detail in error.errors(include_url=False)[:20]:
         steps = [str(step).rstrip("_") for step in detail["loc"] if not str(step).startswith("function-")]
@@ -215,7 +215,7 @@ def _parsed(file: Path) -> Any:
 
 
 class _Loader(yaml.CSafeLoader):
-    """Load YAML with dates as texts; refuse a key that is there twice."""
+    """Load YAML with dates as texts; refuse duplicate keys."""
 
     def as_mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
         return once(self.construct_pairs(node, deep=True))
@@ -231,7 +231,7 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.as_text)
 def _yaml(text: str) -> Any:
     """Read YAML without aliases, which can make a small file enormous."""
     if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.CSafeLoader)):
-        raise yaml.YAMLError("aliases are not read here")
+        raise yaml.YAMLError("aliases are not allowed here")
     return yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a safe one
 
 
@@ -244,21 +244,21 @@ def _name(path: Path) -> str:
 
 
 class _FieldRefused(Exception):
-    """A case that cannot be read: which field of it, and why."""
+    """A case that cannot be read: its field, and why."""
 
 
-# Makes of an entry the fields of a case in our own form.
+# Turns an entry into the fields of a case in our own format.
 _CaseOf = Callable[[Any], Any]
 
 
 def _entries(document: Any, file: Path, about: str) -> tuple[str, list[Any], _CaseOf]:
-    """Return the skill that a document is about, its entries, and how each becomes a case.
+    """Return the skill that a document is about, its entries, and the function that makes cases of them.
 
     ``about`` is the skill if none is named.
     """
     found = {"cases": document} if isinstance(document, list) else document
     if not isinstance(found, Mapping):
-        raise CaseRefused("the file holds neither a case nor a list of cases: see docs/evals.md.")
+        raise CaseRefused("the file contains neither a case nor a list of cases: see docs/evals.md.")
     if not found:
         raise CaseRefused("the file is empty: write a case, or remove it.")
     skill = str(found.get("skill_name") or found.get("skill") or _skill_around(file, about))
@@ -300,7 +300,7 @@ def _from_trigger(entry: Any, *, skill: str, file: Path) -> Any:
         raise _FieldRefused("should_trigger", f"it is true or false, not {wanted!r}.")
     if wanted and not (name or gold):
         raise _FieldRefused(
-            "skill", f"it names no skill, and {file.name} is in no skill's directory: add skill_name."
+            "skill", f"it names no skill, and {file.name} is not in the directory of a skill: add skill_name."
         )
     # Without a skill's name it is a request that no skill should take.
     expected = {"skills_any_of": gold or [name]} if wanted else {"skills_none_of": [name or ANY_SKILL]}
@@ -309,7 +309,7 @@ def _from_trigger(entry: Any, *, skill: str, file: Path) -> Any:
 
 
 def _from_eval(entry: Any) -> Any:
-    """Return one entry of ``evals.json``: a prompt, and what is expected in words that a judge reads."""
+    """Return the case of one entry of ``evals.json``: a prompt, and expectations for a judge."""
     case = _begun(entry, _EVAL_FIELDS, ("prompt", "input", "query"), "expected_output")
     case["expected"] = {"output": _expected(entry)}
     if isinstance(case.get("files"), list):
@@ -325,9 +325,9 @@ def _from_eval(entry: Any) -> Any:
 
 
 def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) -> dict[str, Any]:
-    """Return what all shapes of others share; the request is in one of the fields ``asked``.
+    """Return the fields that the formats of others share; the request is in one of the fields ``asked``.
 
-    Refuse an unknown field that is nearly one we read; other unknown fields are ignored.
+    Refuse an unknown field that resembles a known one; ignore other unknown fields.
     """
     if not isinstance(entry, Mapping):
         raise _FieldRefused("", f"an entry is an object with {asked[0]} and {needed}.")
@@ -349,7 +349,7 @@ def _begun(entry: Any, known: Sequence[str], asked: Sequence[str], needed: str) 
 
 
 def _expected(entry: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return all that an entry expects of the output; nothing of it is left out in silence."""
+    """Return everything that an entry expects of the output; refuse what cannot be read."""
     said = entry.get("expected_output")
     said = [] if said is None else said if isinstance(said, list) else [said]
     if not all(isinstance(each, str) for each in said):
@@ -366,7 +366,7 @@ def _expected(entry: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _assertion(assertion: Any, field: str) -> tuple[str, str]:
-    """Return what an assertion says: words for the judge, or a test that needs none."""
+    """Return an assertion: a statement for the judge, or an exact test."""
     if isinstance(assertion, str):
         assertion = {"text": assertion}
     if not isinstance(assertion, Mapping):
@@ -376,7 +376,7 @@ def _assertion(assertion: Any, field: str) -> tuple[str, str]:
         return _EXACT[kind], value
     said = next((assertion[key] for key in _SAID if isinstance(assertion.get(key), str)), "")
     if not said.strip():
-        raise _FieldRefused(field, f"an assertion says what it asserts under one of {', '.join(_SAID)}.")
+        raise _FieldRefused(field, f"an assertion needs a text under one of {', '.join(_SAID)}.")
     return "judge", said
 
 
@@ -390,7 +390,7 @@ def id_from(request: str) -> str:
 
 
 def _skill_around(file: Path, otherwise: str) -> str:
-    """Return the skill whose directory a file lies in, as its SKILL.md names it."""
+    """Return the skill whose directory contains a file, as its SKILL.md names it."""
     for place in list(file.absolute().parents)[:3]:
         try:
             found = _NAME.search(read_capped(place / "SKILL.md", cap=MAX_MANIFEST_BYTES))

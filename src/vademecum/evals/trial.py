@@ -1,4 +1,4 @@
-"""Run one unit: the agent in a directory of its own, then every check."""
+"""Run one unit: the agent in a separate directory, then every check."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _COSTS = ("turns", "tool_calls", "script_runs", "input_tokens", "output_tokens")
 
 
 class Trials:
-    """Run units in one process, with what they share: skills, rules and models, each made once."""
+    """Run units in one process, which share skills, rules and models."""
 
     def __init__(self, workshop: EvalSettings) -> None:
         self._workshop = workshop
@@ -56,7 +56,7 @@ class Trials:
     def perform(self, unit: Unit, place: Path, *, on_checks: Callable[[], None]) -> CaseResult:
         """Run a unit once, in a room below ``place``.
 
-        Whatever goes wrong is the result, except an interruption. ``on_checks`` is called when the run is
+        Errors become the result; only an interruption is raised. ``on_checks`` is called when the run is
         over and its checks begin.
         """
         started = time.monotonic()
@@ -70,7 +70,7 @@ class Trials:
         return structs.replace(found, seconds=round(time.monotonic() - started, 4))
 
     def _performed(self, unit: Unit, context: Context, on_checks: Callable[[], None]) -> CaseResult:
-        """Run the agent, and judge what came of it."""
+        """Run the agent, and check its outcome."""
         watcher = Watcher(unit.case)
         outcome = self._run(unit, context, watcher)
         verdict, error = _unworkable(unit, outcome, watcher)
@@ -100,8 +100,8 @@ class Trials:
         case = unit.case
         index, policy, view = self._shared(unit.configuration)
         asked = Consent() if unit.configuration.yes else Nobody("vade eval run … --yes")
-        answering: dict[str | None, Approver] = {"no": _SaysNo(), "nobody": Nobody()}
-        own = (context.cwd / ".agent").exists()  # the project brings rules of its own
+        answering: dict[str | None, Approver] = {"no": _RefuseAll(), "nobody": Nobody()}
+        own = (context.cwd / ".agent").exists()  # the project has its own rules
         agent = Agent(
             model=self._model_of(unit, context),
             index=index,
@@ -148,7 +148,7 @@ class Trials:
         return self._models[key]
 
     def _checks(self, unit: Unit, context: Context, outcome: Outcome, watcher: Watcher) -> list[CheckResult]:
-        """Check all that the case expects; of a run that was cut short, what is decided."""
+        """Check all expectations of the case; for a stopped run, only those that are decided."""
         expected, answer = unit.case.expected, outcome.answer
         checks = watcher.checks()
         if watcher.reason != "violation":
@@ -162,16 +162,16 @@ class Trials:
         return checks + judge_statements(statements, answer, request=unit.case.input, judge=judge)
 
 
-class _SaysNo:
-    """The person of a case who says no to everything."""
+class _RefuseAll:
+    """Refuse every question."""
 
     def ask(self, question: Question) -> Answer:  # noqa: ARG002 - whatever it is
-        """Reject it."""
+        """Refuse it."""
         return Answer("reject", "")
 
 
 def _unworkable(unit: Unit, outcome: Outcome, watcher: Watcher) -> tuple[Verdict, str]:
-    """Return why nothing can be said of a run: its time was over, it failed, or no reply could be used."""
+    """Return the verdict and the reason if a run timed out, failed, or had no usable reply."""
     if outcome.status == "interrupted":
         return "timeout", LATE.format(unit.seconds)
     if not watcher.reason and outcome.status not in unit.case.expected.status:
@@ -200,7 +200,7 @@ _ERRORS: dict[str, type[Exception]] = {
 
 
 class MockModel(Scripted):
-    """Reply what the case says. ``{"seconds": 2, "reply": …}`` waits first, ``{"error": …}`` fails.
+    """Reply with the turns of a case. ``{"seconds": 2, "reply": …}`` waits first, ``{"error": …}`` fails.
 
     >>> model = MockModel(Mock(turns=[{"error": "refused", "message": "I will not."}]))
     >>> model.reply([])
@@ -235,7 +235,7 @@ def _scripted_turn(turn: Any) -> Turn:
 
 
 class NormalizedPrompts:
-    """Ask a recorded model with prompts that contain no path and no duration of this very run.
+    """Ask a recorded model with prompts from which the paths and durations of this run are removed.
 
     Otherwise a recorded reply would not be found again.
     """
@@ -247,7 +247,7 @@ class NormalizedPrompts:
         self._own = re.compile(rf"({re.escape(str(room))})|({re.escape(str(runs))}/[\w-]+)|after \d+\.\d\d s")
 
     def reply(self, messages: Sequence[Message], **more: Any) -> Reply:
-        """Return the reply to the prompt as it always is."""
+        """Return the reply to the normalized prompt."""
 
         def always(found: re.Match[str]) -> str:
             return "/room" if found[1] else "/run" if found[2] else "after 0.00 s"

@@ -1,4 +1,4 @@
-"""Combine cases, configurations and repetitions into units of work, each with a key of all it depends on."""
+"""Combine cases, configurations and repetitions into units of work, each with a key of all its inputs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from vademecum.version import VERSION
 
 MAX_TAPE_BYTES = 256 * 1024 * 1024
 SECONDS = 600.0
-# What a unit is made of; another number where the same unit would come out otherwise.
+# Part of every key: increase it if the same unit would give another result.
 FORMAT = 3
 
-# How a case is called among others, and how often it is run, are no part of what one run of it comes to.
+# Fields that have no influence on a single run.
 _NOT_OF_A_RUN = {"tags", "repeat", "description"}
-# Models that are a file, and where others are asked.
+# Models that are a file, and the variables with the addresses of others.
 _BY_FILE = ("scripted", "recorded")
 _ENDPOINTS = ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION", "ANTHROPIC_BASE_URL")
 
@@ -37,8 +37,8 @@ _ENDPOINTS = ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION", 
 class Configuration(Struct, frozen=True):
     """One way in which all cases are run.
 
-    ``model`` is ``case`` for the mock of each case, or the offline model where a case has none. ``skills``
-    are those there are, by name; ``None`` means all. ``tape`` keeps a model's replies.
+    ``model`` is ``case`` for the mock of each case, or the offline model if a case has none. ``skills``
+    are the names of the available skills; ``None`` means all. ``tape`` records a model's replies.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Configuration(Struct, frozen=True):
 class EvalSettings:
     """The skills, the directory of the results, the project that is copied, and the environment.
 
-    ``models`` are models by name beside those that ``choose_model`` knows. They must be picklable.
+    ``models`` are additional models by name for ``choose_model``. They must be picklable.
     """
 
     index: SkillIndex
@@ -67,7 +67,7 @@ class EvalSettings:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One run that is to be made."""
+    """One planned run."""
 
     key: str
     case: Case
@@ -88,9 +88,9 @@ class Unit:
 def plan(
     cases: Iterable[Case], configurations: Sequence[Configuration], settings: EvalSettings
 ) -> list[Unit]:
-    """Return all units, in the order in which they are worked on: each case in all its configurations first.
+    """Return all units in the order of the work: each case in all its configurations first.
 
-    Two that come to the same have the same key: they are one run. A project's own rules are among its files.
+    Units with equal inputs have the same key: they are one run. A project's own rules are among its files.
     """
     index = settings.index
     digests = {id(skill): skill_digest(skill) for skill in (*index.skills, *index.shadowed)}
@@ -99,7 +99,7 @@ def plan(
     units = []
     for case in cases:
         content = case.model_dump(mode="json", fallback=repr, exclude=_NOT_OF_A_RUN)
-        # A case that has a project of its own never sees the other.
+        # A case with its own project never sees the other.
         own = _digest([content, content_digests(case), "" if case.setup.project else around])
         for configuration, base in zip(configurations, bases, strict=True):
             for repetition in range(1, case.repeat + 1):
@@ -119,15 +119,15 @@ def _model(name: str, env: Mapping[str, str]) -> list[str]:
 
 
 def _base(one: Configuration, settings: EvalSettings, digests: Mapping[int, str]) -> str:
-    """Return the digest of a configuration: how it runs cases, and which skills there are, by content."""
+    """Return the digest of a configuration: how it runs cases, and with which skills, by content."""
     index = settings.index
     found: Iterable[Skill] = (*index.skills, *index.shadowed)
-    if one.skills is not None:  # fewer skills are a library of their own, without namesakes
+    if one.skills is not None:  # a selection of skills has no namesakes
         wanted = set(one.skills)
         found = (skill for skill in index.skills if skill.name in wanted)
     kept = sorted((skill.name, skill.source, digests[id(skill)]) for skill in found)
     models = [_model(one.model, settings.env), _model(one.judge, settings.env)]
-    # A tape is asked for, so what is kept on one is another run.
+    # A run that is recorded on a tape differs from one that is not.
     how = [VERSION, FORMAT, models, one.yes, one.allow, one.seconds, one.tape]
     return _digest([how, [index.options.index_bodies, index.options.body_lines, kept]])
 
@@ -161,7 +161,7 @@ def with_and_without(
 def other_index(
     index: SkillIndex, skills: Iterable[Skill], shadowed: Iterable[Skill], *said: str
 ) -> SkillIndex:
-    """Return an index of other skills than those on disk, with a hash of its own that ``said`` determines."""
+    """Return an index of other skills than those on disk; ``said`` determines its hash."""
     found = index.restricted(skills, shadowed)
     digest = hashlib.sha256("\0".join([index.hash, *said]).encode("utf-8", "replace")).hexdigest()
     report = structs.replace(found.report, hash=f"sha256:{digest}")

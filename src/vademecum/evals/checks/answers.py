@@ -1,4 +1,4 @@
-"""Check the answer of a run and the files that it left; a model judges what code cannot."""
+"""Check the answer and the files of a run; a model judges what code cannot."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _TYPES = {bool: "boolean", str: "string", list: "array", dict: "object", int: "n
 
 
 def check_output(wanted: OutputChecks, answer: str, places: Sequence[Path]) -> Iterator[CheckResult]:
-    """Check all that a case says about what comes out, the judge's part aside.
+    """Check the output that a case expects, except the statements for a judge.
 
-    Files are looked for in ``places``: the project as the run left it, then what its scripts made.
+    ``places`` are searched for files: the project as the run left it, then the outputs of scripts.
     """
     why = f"the answer is {_shown(answer)}"
     for text in wanted.contains:
@@ -68,7 +68,7 @@ def _json(wanted: JsonCheck, answer: str) -> CheckResult:
         _TYPES.get(type(values[0]), "null"),
     }:
         problem = f"it is {_shown(json.dumps(values[0], ensure_ascii=False))}"
-    kind = f"is of type {wanted.type}" if wanted.type else "is there"
+    kind = f"is of type {wanted.type}" if wanted.type else "exists"
     return _check(f"{name} {'equals' if is_exact else kind}", problem)
 
 
@@ -95,10 +95,10 @@ def json_in(text: str) -> list[Any]:
 
 
 def _wrong_with(wanted: FileCheck, places: Sequence[Path]) -> str:
-    """Return what is wrong with a file that the run should have left."""
+    """Return the problem with a file that the run should have left, or an empty text."""
     text = _read(wanted.path, places)
     if text is None:
-        return "no such file was left by the run"
+        return "the run left no such file"
     content = f"its content is {_shown(text)}"
     if wanted.equals is not None and text != wanted.equals:
         return content
@@ -144,14 +144,14 @@ _STATEMENTS = (
 def judge_statements(
     statements: Sequence[str], answer: str, *, request: str, judge: Model | None
 ) -> list[CheckResult]:
-    """Ask the judge whether each statement is true of the answer; without a judge it is unknown."""
+    """Ask the judge whether each statement is true of the answer; without a judge, skip them."""
     if not statements:
         return []
     if judge is None:
         detail = "no judge was named (--judge MODEL)"
         return [CheckResult(f"judged: {statement}", "skipped", detail) for statement in statements]
     numbered = "\n".join(f"{number}. {statement}" for number, statement in enumerate(statements, 1))
-    # In frames that nothing in the texts can open or close, however it is written.
+    # The texts cannot open or close the frames, however they are written.
     texts = {"request": request, "answer": answer[:MAX_JUDGED_CHARS]}
     framed = [
         f"<{name}>\n{_FRAME.sub(lambda found: f'&lt;{found[1]}', text)}\n</{name}>"

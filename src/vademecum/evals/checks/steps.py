@@ -1,4 +1,4 @@
-"""The steps of a run, from its events, and the patterns of steps, texts and values that cases write."""
+"""Turn the events of a run into steps, and match steps, texts and values with the patterns of cases."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from vademecum.wildcards import is_plain, matches_exactly
 MAX_PATTERN_CHARS = 2000
 _INDEX = re.compile(r"[0-9]{1,9}")
 
-# What a model can do, in the words of its replies.
+# The actions of a model, as its replies name them.
 ACTIONS = frozenset({"select_skills", "load_resource", "run_script", "call_tool", "final_answer"})
-# Also what comes of it, in the words of cases, and everything that is on a record (docs/agent.md).
+# Also their effects, as cases name them, and all types of recorded events (docs/agent.md).
 KINDS = ACTIONS | frozenset(
     (
         *("load_skill", "read_resource", "tool", "approval"),
@@ -32,7 +32,7 @@ KINDS = ACTIONS | frozenset(
         *("approval_asked", "approval_answered", "charter_asked"),
     )
 )
-# The words of the source designs for the same things.
+# The names in the source designs.
 _OTHER_KINDS = {"select_skill": "select_skills", "answer": "final_answer"}
 
 # Kind, name, arguments and outcome of a step.
@@ -40,7 +40,7 @@ _Told = tuple[str, str, Mapping[str, Any], str]
 
 
 class TakenStep(Struct, frozen=True):
-    """One step: its place among those of its run, the number of its event, and what it is.
+    """One step of a run: its position, the number of its event, and its content.
 
     An action is a step when it is attempted, without an outcome, and again when its outcome is known. ``run``
     is the id of the child run that the step belongs to.
@@ -56,10 +56,10 @@ class TakenStep(Struct, frozen=True):
 
 
 class Steps:
-    """Turns the events of one run into steps, one after the other, as they happen or as they were recorded.
+    """Turn the events of one run into steps, live or from a record.
 
-    Of a child run neither its answer nor the loading of the skill that it is for are steps: its parent's
-    record has both. Each event is also a step of the kind of its type.
+    The answer of a child run and the loading of its skill are not steps: the parent's record has both. Each
+    event is also a step, whose kind is the type of the event.
     """
 
     def __init__(self, run: str = "") -> None:
@@ -108,7 +108,7 @@ def skill_of(data: Mapping[str, Any]) -> str:
 
 
 def _attempts(kind: str, payload: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return a name and arguments for each thing that an action wants, such as each of several skills."""
+    """Return a name and arguments for each attempt of an action, such as each of several skills."""
     match kind:
         case "select_skills":
             return [(_named(named), payload) for named in payload.get("skills") or []]
@@ -125,7 +125,7 @@ def _named(skill: Any) -> str:
 
 
 class Pattern(Struct, frozen=True, forbid_unknown_fields=True):
-    """A step by kind, name, arguments and outcome; without an outcome it is the attempt that counts."""
+    """A pattern of kind, name, arguments and outcome; without an outcome it matches attempts."""
 
     kind: str
     name: str = "*"
@@ -133,13 +133,13 @@ class Pattern(Struct, frozen=True, forbid_unknown_fields=True):
     outcome: str = ""
 
     def __str__(self) -> str:
-        """Return it as a person writes it."""
+        """Return the pattern as a person writes it."""
         words = self.kind if self.name == "*" else f"{self.kind}:{self.name}"
         given = ", ".join(f"{key}={_text(value)}" for key, value in self.arguments.items())
         return f"{words}{f'({given})' if given else ''}{f' → {self.outcome}' if self.outcome else ''}"
 
     def compiled(self) -> Callable[[TakenStep], bool]:
-        """Return the test whether a step of this kind fits."""
+        """Return a function that tests whether a step of this kind matches."""
         name = lru_cache(maxsize=1024)(text_test(self.name))  # a run has few names, and many steps
         outcome = text_test(self.outcome) if self.outcome else None
         arguments = [(tuple(key.split(".")), _value_test(value)) for key, value in self.arguments.items()]
@@ -157,9 +157,9 @@ class Pattern(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_pattern(value: Any) -> Pattern:
-    """Return a pattern as it is written: ``"run_script"``, ``"load_skill:file-*"``, or an object.
+    """Parse a pattern: ``"run_script"``, ``"load_skill:file-*"``, or an object.
 
-    One that would never match is refused.
+    Raise ``ValueError`` if it can never match.
 
     >>> print(parse_pattern({"kind": "call_tool", "name": "re:^(read|write)_file$", "outcome": "ok"}))
     call_tool:re:^(read|write)_file$ → ok
@@ -179,9 +179,9 @@ def parse_pattern(value: Any) -> Pattern:
             raise ValueError(f"a pattern has at most {MAX_PATTERN_CHARS:,} characters")
         text_test(text)
     kind, name = _OTHER_KINDS.get(found.kind, found.kind), found.name
-    if kind in RISKS and kind != "run_script":  # a tool by itself stands for calling it
+    if kind in RISKS and kind != "run_script":  # a tool alone means a call of it
         if name not in {"", "*"}:
-            advice = f'say {{"kind": "call_tool", "name": "{kind}", "arguments": …}}'
+            advice = f'write {{"kind": "call_tool", "name": "{kind}", "arguments": …}}'
             raise ValueError(f"{kind!r} is a tool, and has no name after it: {advice}")
         kind, name = "call_tool", kind
     if kind not in KINDS:
@@ -193,9 +193,9 @@ def parse_pattern(value: Any) -> Pattern:
 
 
 def text_test(pattern: str) -> Callable[[str], bool]:
-    """Return the test of a pattern: literal, with ``*`` and ``?``, or a regular expression after ``re:``.
+    """Return a test for a pattern: literal, with ``*`` and ``?``, or a regular expression after ``re:``.
 
-    Regular expressions are searched for, in time linear in the text.
+    The search for a regular expression takes time linear in the text.
     """
     if pattern.startswith("re:"):
         found = regular(pattern[3:])
@@ -207,17 +207,17 @@ def text_test(pattern: str) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=1024)
 def regular(expression: str) -> Any:
-    """Return a regular expression whose search takes time linear in the text, whatever it is."""
+    """Compile a regular expression with RE2, whose search takes time linear in the text."""
     options = re2.Options()
     options.log_errors = False
     try:
         return re2.compile(expression, options)
     except re2.error as error:
         said = error.args[0].decode("utf-8", "replace")
-        raise ValueError(f"the regular expression {expression[:80]!r} is none of RE2's: {said}") from error
+        raise ValueError(f"the regular expression {expression[:80]!r} is not valid in RE2: {said}") from error
 
 
-# What `at` finds where nothing is; it is equal to no value of a case.
+# What `at` returns if nothing is at the path; it differs from every value in a case.
 ABSENT = object()
 
 
@@ -234,7 +234,7 @@ def at(value: Any, path: Iterable[str]) -> Any:
 
 
 def same(found: Any, wanted: Any) -> bool:
-    """Return whether two JSON values are the same; unlike in Python, true is not 1.
+    """Return whether two JSON values are equal; unlike in Python, true is not 1.
 
     >>> same(True, 1), same([1.0], [1]), same({"a": [None]}, {"a": [None]})
     (False, True, True)

@@ -1,4 +1,4 @@
-"""Constraints on the steps of a run, checked while it goes on or afterwards."""
+"""Check constraints on the steps of a run, while it runs or afterwards."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from vademecum.runs.record import Event
 
 MAX_PATTERNS = 100
 MAX_COUNT = 1_000_000
-# The events that prove a verdict; of more than this, the first. The text names fewer.
+# The most events that are kept as evidence, and the most that the text names.
 MAX_EVIDENCE, MAX_SAID_EVENTS = 1000, 20
 
 ANY_ACTION, ANY_CALL = Pattern("any action"), Pattern("any call")
 _SEVERAL = {"any action": ACTIONS, "any call": frozenset({"call_tool", "run_script"})}
 
 Found = Sequence[TakenStep]
-# What the steps so far prove, and which of them; ``open`` is a failure unless something more comes.
+# The verdict on the steps so far, and its evidence; ``open`` is a failure unless more steps follow.
 Proven = tuple[Literal["pass", "fail", "vacuous", "open"], Found]
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """How many steps must match a pattern, or in which order steps must match several; its name in reports.
+    """A named rule: how many steps must match a pattern, or in which order steps must match several.
 
-    What counts sees the steps of child runs too; orders are about the run's own.
+    Counts include the steps of child runs; orders do not.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Constraint:
     most: int | None = None
 
     def proven(self, found: Sequence[Found]) -> Proven:
-        """Return what is proven by the steps that match each pattern."""
+        """Return the verdict on the steps that match each pattern, and its evidence."""
         match self.kind:
             case "count":
                 return self._counted(found[0])
@@ -78,7 +78,7 @@ def _after(first: Found, then: Found) -> Proven:
 
 
 def _in_order(found: Sequence[Found]) -> Proven:
-    """Check that the steps come in this order, whatever is in between."""
+    """Check that the steps come in this order, with any steps in between."""
     proof: list[TakenStep] = []
     for steps in found:
         end = proof[-1].place if proof else -1
@@ -90,7 +90,7 @@ def _in_order(found: Sequence[Found]) -> Proven:
 
 
 def _exact(*found: Found) -> Proven:
-    """Check that each action is one of those that match its pattern, and that nothing follows."""
+    """Check that the actions match the patterns one by one, and that no other action follows."""
     *wanted, actions = found
     for number, action in enumerate(actions):
         if number >= len(wanted) or action not in wanted[number]:
@@ -99,7 +99,7 @@ def _exact(*found: Found) -> Proven:
 
 
 def parse_constraint(value: Any) -> Constraint:
-    """Return a constraint as a case writes it; the words of the source designs are accepted as well.
+    """Parse a constraint of a case; the keys of the source designs are accepted too.
 
     >>> parse_constraint({"must_occur": "load_skill", "before": "run_script"}).name
     'load_skill before run_script'
@@ -136,7 +136,7 @@ def parse_constraint(value: Any) -> Constraint:
             return _sequence(value["sequence"], value.get("mode", "in_order"))
         case keys:
             known = "require, never, before, after + then, sequence (+ mode), at_least + of, at_most + of"
-            raise ValueError(f"no constraint has the keys {', '.join(keys)}: there are {known}")
+            raise ValueError(f"no constraint has the keys {', '.join(keys)}: use {known}")
 
 
 def _sequence(steps: Any, mode: Any) -> Constraint:
@@ -149,7 +149,7 @@ def _sequence(steps: Any, mode: Any) -> Constraint:
     if mode == "in_order":
         return Constraint(f"sequence (in order) {listed}", "in order", patterns)
     if any(pattern.outcome for pattern in patterns):
-        raise ValueError("an exact sequence is about actions as they are attempted: leave out the outcome")
+        raise ValueError("an exact sequence matches attempted actions: leave out the outcome")
     other = next((pattern.kind for pattern in patterns if pattern.kind not in ACTIONS), None)
     if other is not None:
         raise ValueError(f"an exact sequence is of actions ({', '.join(sorted(ACTIONS))}), not {other!r}")
@@ -166,8 +166,8 @@ def _number(value: Mapping[str, Any], key: str) -> int:
 class CheckResult(Struct, frozen=True):
     """The result of one check, with the reason and the events that show it.
 
-    ``vacuous`` means that nothing it is about happened, ``skipped`` that there was no judge. ``judge`` names
-    the model that judged it; everything else was computed. ``elsewhere`` are events of child runs, as
+    ``vacuous`` means that its condition never occurred, ``skipped`` that there was no judge. ``judge`` names
+    the model that judged; other results were computed. ``elsewhere`` are events of child runs, as
     ``run:event``.
     """
 
@@ -180,7 +180,7 @@ class CheckResult(Struct, frozen=True):
 
 
 class Trajectory:
-    """Watches a run, and its child runs, through a set of constraints.
+    """Check constraints on the events of a run and its child runs.
 
     >>> watched = Trajectory([parse_constraint({"never": "write_file"})])
     >>> wanted = {"tool": "write_file", "arguments": {"path": "a.txt"}}
@@ -194,7 +194,7 @@ class Trajectory:
             (one, [[] for _ in one.patterns]) for one in wanted
         ]
         self._steps: dict[str, Steps] = {}
-        # For each kind of step: a test, where what fits goes, and whether steps of children count.
+        # For each kind of step: a test, the list for matching steps, and whether child runs count.
         self._tests = defaultdict[str, list[tuple[Callable[[TakenStep], bool], list[TakenStep], bool]]](list)
         for one, found in self._found:
             for pattern, matching in zip(one.patterns, found, strict=True):
@@ -202,7 +202,7 @@ class Trajectory:
                     self._tests[kind].append((pattern.compiled(), matching, one.kind == "count"))
 
     def see(self, event: Event, run: str = "") -> None:
-        """Take the next event, of the run itself or of the child run of that id."""
+        """Process the next event of the run, or of the child run with that id."""
         if run not in self._steps:
             self._steps[run] = Steps(run)
         for step in self._steps[run].of(event):
@@ -212,7 +212,7 @@ class Trajectory:
 
     @property
     def violation(self) -> CheckResult | None:
-        """Return the first constraint that is violated by what was seen so far, whatever comes."""
+        """Return the first constraint that is violated, and that no later event can fulfil."""
         found = ((one, one.proven(found)) for one, found in self._found)
         return next((_verdict(one, *proven) for one, proven in found if proven[0] == "fail"), None)
 

@@ -1,4 +1,4 @@
-"""Watch a run: end it where a constraint or a limit is broken, and check which skills it took."""
+"""Watch a run: stop it if it breaks a constraint or a limit, and check its skills."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from vademecum.runs.record import Event
 
 
 class Stopped(VademecumError):
-    """Ends a run that is decided."""
+    """Raised to stop a run whose result is known."""
 
     code = "stopped"
 
 
 class Watcher:
-    """The listener of one run; steps of child runs count for the limits as well."""
+    """The listener of one run; steps of child runs count towards the limits too."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -30,7 +30,7 @@ class Watcher:
         self.reason: Literal["", "violation", "loaded"] = ""
 
     def __call__(self, event: Event) -> None:
-        """Take an event; raises where the run is to end here."""
+        """Process an event; raise ``Stopped`` if the run must end here."""
         if event.type == "child_finished":
             self._inside.pop()
         run = self._inside[-1] if self._inside else ""
@@ -67,7 +67,7 @@ class Watcher:
         return all(check.holds == "pass" for check in checks)
 
     def checks(self) -> list[CheckResult]:
-        """Return the results of limits and constraints; of a run that broke one, that one."""
+        """Return the results of limits and constraints; if the run broke one, only that result."""
         if self._violation is not None:
             return [self._violation]
         turns = [] if self._case.constraints.max_turns is None else [CheckResult("max_turns", "pass")]
@@ -75,7 +75,7 @@ class Watcher:
 
 
 def _limits(limits: RunLimits) -> Iterator[Constraint]:
-    """Return the limits of a case as constraints; turns are counted by the run itself."""
+    """Yield the limits of a case as constraints, except the limit of turns."""
     for tool in limits.deny_tools:
         yield Constraint(f"deny_tools {tool}", "count", (parse_pattern(tool),), most=0)
     if limits.max_tool_calls is not None:
@@ -85,13 +85,13 @@ def _limits(limits: RunLimits) -> Iterator[Constraint]:
 
 
 def loaded_skills(events: Sequence[Event]) -> tuple[str, ...]:
-    """Return the skills that were loaded or given a run of their own, in their order."""
+    """Return the skills that were loaded or ran in a child run, in order."""
     names = [skill_of(event.data) for event in events if event.type in {"skill_loaded", "child_started"}]
     return tuple(dict.fromkeys(names))
 
 
 def check_skills(expected: Expected, loaded: Sequence[str]) -> list[CheckResult]:
-    """Check that the skills are those that the case names."""
+    """Check the skills that were loaded against those that the case names."""
     taken, unwanted = set(loaded), set(expected.skills_none_of)
     none_of = not (taken if ANY_SKILL in unwanted else taken & unwanted)
     kinds = (
@@ -108,7 +108,7 @@ def check_skills(expected: Expected, loaded: Sequence[str]) -> list[CheckResult]
 
 
 def check_status(expected: Expected, status: str) -> list[CheckResult]:
-    """Check that the run ended as the case says."""
+    """Check the status of the run against the case."""
     if not expected.status:
         return []
     name, fits = f"status {' or '.join(expected.status)}", status in expected.status

@@ -23,13 +23,13 @@ from vademecum.pages.run import MAX_CONTENT_BYTES, Back, PageBudget, run_page
 from vademecum.runs.stored import PastRun, read_run
 
 MAX_LINKED_RUNS = 5000
-# Of more cases than this the page names the number; those that did not pass or changed come first.
+# The page contains at most this many cases; those that did not pass or changed come first.
 MAX_STORIES = 300
 MAX_TEXT_CHARS = 1500
 
 
 def write_pages(evaluation: Evaluation, summary: Summary, file: Path) -> int:
-    """Write the page, and beside it a page for each run that has a record; return the number of those."""
+    """Write the page, and next to it a page for each run that has a record; return their number."""
     directory = f"{file.stem}-runs"
     numbers = {story.case: number for number, story in enumerate(summary.stories, 1)}
     links: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Rates, their intervals, and what a difference is worth; the tests check each formula against scipy."""
+"""Compute rates, intervals and the significance of differences; tests compare each formula with scipy."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ ROUNDS = 4000
 SEED = 20_261_116
 # How many standard deviations on either side contain that share of a normal distribution.
 DEVIATIONS = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
-# How many cases must differ to settle anything, even if all of them differ the same way.
+# The fewest differing cases that give a clear result, if all of them differ in the same direction.
 LEAST_DIFFERING = math.ceil(math.log2(2 / (1 - CONFIDENCE)))
-# More cases than this are no advice any more.
+# To advise more cases than this is useless.
 MOST_ADVISED = 1_000_000
-# Beyond this many the test of signs is the normal approximation, which is the same to four places there.
+# For more cases the sign test uses the normal approximation, which agrees to four places.
 _MOST_EXACT = 1000
-# Of very many cases fewer rounds tell the same.
+# For very many cases, fewer rounds are enough.
 _MOST_DRAWN, _LEAST_ROUNDS = 8_000_000, 500
-# Rates are shares of at most so many repeats; what is finer in a float is noise.
+# Rates are shares of at most this many repeats; a finer difference between floats is noise.
 _FINEST = 1_000_000
 
 Share = Fraction | float
 
 
 class Interval(Struct, frozen=True):
-    """The bounds of a rate or a difference, with the confidence that was asked for."""
+    """The bounds of a rate or a difference, with the confidence ``CONFIDENCE``."""
 
     low: float
     high: float
@@ -45,8 +45,8 @@ class Interval(Struct, frozen=True):
 class PairedDifference(Struct, frozen=True):
     """A difference case by case: its mean, its interval, and how many more cases would settle it.
 
-    ``differing`` cases differ at all, and ``chance`` is how likely they split so by chance. ``more`` is 0
-    where it is settled, ``None`` where it cannot be told, one more than ``MOST_ADVISED`` where it is more.
+    ``differing`` cases differ at all, and ``chance`` is the probability of their split. ``more`` is 0 if the
+    result is clear, ``None`` if it cannot be estimated, and never more than ``MOST_ADVISED + 1``.
     """
 
     mean: float
@@ -69,11 +69,11 @@ class PairedDifference(Struct, frozen=True):
         if self.more == 0:
             return ""
         if not self.pairs:
-            return "no case has a verdict on both sides, so nothing can be said"
+            return "no case has a verdict on both sides"
         if not self.differing:
-            return "no case differs, so more of the same would not settle it"
+            return "no case differs, so more cases like these would not settle it"
         if self.more is None:
-            return "they differ both ways, and what would settle it cannot be told from these"
+            return "the cases differ in both directions, so no number of cases can be advised"
         if self.more > MOST_ADVISED:
             return "more than a million more cases like these would be needed to settle it"
         differ = "1 of them differs" if self.differing == 1 else f"{self.differing} of them differ"
@@ -85,7 +85,7 @@ class PairedDifference(Struct, frozen=True):
 def wilson(successes: Share, total: int) -> Interval:
     """Return the Wilson interval of a rate; without trials it is from 0 to 1.
 
-    Where cases are repeated, each counts as one, with the share of its runs that were a success.
+    A repeated case counts as one trial, with the share of its runs that succeeded.
 
     >>> interval = wilson(8, 10)
     >>> round(interval.low, 3), round(interval.high, 3)
@@ -104,7 +104,7 @@ def wilson(successes: Share, total: int) -> Interval:
 
 
 def pass_at_k(successes: int, total: int, k: int) -> float:
-    """Return how likely at least one of ``k`` runs is a success.
+    """Return the probability that at least one of ``k`` runs succeeds.
 
     >>> pass_at_k(1, 4, 2)
     0.5
@@ -113,7 +113,7 @@ def pass_at_k(successes: int, total: int, k: int) -> float:
 
 
 def pass_hat_k(successes: int, total: int, k: int) -> float:
-    """Return how likely all of ``k`` runs are.
+    """Return the probability that all of ``k`` runs succeed.
 
     >>> pass_hat_k(3, 4, 2)
     0.5
@@ -126,8 +126,8 @@ def pass_hat_k(successes: int, total: int, k: int) -> float:
 def paired(differences: Sequence[Share], *, rounds: int = ROUNDS) -> PairedDifference:
     """Return the mean of paired differences with its interval; the random numbers are seeded.
 
-    The interval is a bootstrap over cases, with one case more each way than was seen: a handful of cases
-    that all agree prove little. It is widened to hold zero where the exact test of signs does not exclude it.
+    The interval is a bootstrap over the cases and one extra case in each direction, because a few cases that
+    agree prove little. It is widened to contain zero unless the exact sign test excludes zero.
     """
     if not differences:
         return PairedDifference(0.0, Interval(-1.0, 1.0), 0, None)
@@ -144,7 +144,7 @@ def paired(differences: Sequence[Share], *, rounds: int = ROUNDS) -> PairedDiffe
 
 
 def bootstrap(values: Sequence[Share], *, rounds: int = ROUNDS) -> Interval:
-    """Return the percentile interval of the mean; whole numbers are added, so that no rounding decides."""
+    """Return the percentile interval of the mean; the sums are integers, to avoid rounding errors."""
     exact = [Fraction(value) for value in values]
     scale = math.lcm(*(value.denominator for value in exact))
     whole = [int(value * scale) for value in exact]
@@ -158,7 +158,7 @@ def bootstrap(values: Sequence[Share], *, rounds: int = ROUNDS) -> Interval:
 
 
 def sign_test(one: int, other: int) -> float:
-    """Return how likely chance alone splits so many cases as unevenly as this, either way.
+    """Return the probability that chance alone splits the cases at least as unevenly, either way.
 
     >>> sign_test(5, 0), sign_test(6, 0), sign_test(3, 3)
     (0.0625, 0.03125, 1.0)
@@ -171,7 +171,7 @@ def sign_test(one: int, other: int) -> float:
 
 
 def _more_cases(differences: Sequence[Fraction], mean: Fraction, along: int, against: int) -> int | None:
-    """Return how many more cases like these would settle it four times out of five, if that can be told."""
+    """Estimate how many more such cases give a clear result four times out of five, or return None."""
     if along <= against:
         return None
     count, differing = len(differences), along + against
@@ -188,6 +188,6 @@ def _more_cases(differences: Sequence[Fraction], mean: Fraction, along: int, aga
 
 
 def _split(differences: Sequence[Fraction], mean: Fraction) -> tuple[int, int]:
-    """Return how many cases differ the way the mean does, and how many the other way."""
+    """Return how many cases differ in the direction of the mean, and how many in the other."""
     up, down = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
     return (up, down) if mean > 0 else (down, up) if mean < 0 else (min(up, down), max(up, down))

@@ -37,10 +37,10 @@ class Change(Struct, frozen=True):
 class Comparison(Struct, frozen=True):
     """The changes from an old evaluation to a new one.
 
-    It is a ``regression`` if it got worse: significantly on the whole, in all runs of a case, or unknown.
-    ``regressions`` are cases that passed every time and now fail every time. ``unpaired`` cases have a
-    verdict on one side only and say nothing of the difference; those of them that passed in old are ``lost``.
-    Tokens and seconds are those of a run, over the cases that have a verdict on both sides.
+    It is a ``regression`` if it is significantly worse on the whole, if it has ``regressions`` (cases that
+    passed every time and now fail every time) or ``lost`` cases, or if no case can be compared. ``unpaired``
+    cases have a verdict on one side only and do not count; those that passed in old are ``lost``. Tokens and
+    seconds are the changes per run, over the cases that have a verdict on both sides.
     """
 
     old: str
@@ -67,7 +67,7 @@ def compare(
     changes = [(case, before[case], after[case]) for case in both]
 
     def added(cost: Callable[[CaseResult], float]) -> float:
-        """Return the additional cost of a run of each case."""
+        """Return the mean additional cost of a run."""
         olds, news = _by_case(old, cost), _by_case(new, cost)
         return fmean(fmean(news[case]) - fmean(olds[case]) for case in both) if both else 0.0
 
@@ -103,7 +103,7 @@ def _said(found: PairedDifference, old: str, new: str) -> str:
 
 
 def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
-    """Return two evaluations as one, to be shown together: each under the name of its directory."""
+    """Combine two evaluations to show them together, each under the name of its directory."""
     labels = [Path(one.place).name for one in (new, old)]
     if labels[0] == labels[1]:
         labels = ["new", "old"]
@@ -125,13 +125,13 @@ def side_by_side(new: Evaluation, old: Evaluation) -> Evaluation:
 
 
 def rates_of(results: Iterable[CaseResult]) -> dict[str, Fraction]:
-    """Return the share of passes of each case that has a verdict, repeats together."""
+    """Return the pass rate of each case that has a verdict, over its repeats."""
     passed = _by_case(results, lambda result: result.outcome == "pass")
     return {case: Fraction(int(sum(values)), len(values)) for case, values in passed.items()}
 
 
 def _by_case(results: Iterable[CaseResult], value: Callable[[CaseResult], float]) -> dict[str, list[float]]:
-    """Return the values of each case, of its runs that have a verdict."""
+    """Return the values of the runs that have a verdict, by case."""
     found: dict[str, list[float]] = defaultdict(list)
     for result in results:
         if result.outcome in JUDGED:
@@ -140,9 +140,9 @@ def _by_case(results: Iterable[CaseResult], value: Callable[[CaseResult], float]
 
 
 class Rate(Struct, frozen=True):
-    """The runs that passed, and a rate with its interval over ``cases``, repeats reduced first.
+    """The runs that passed, and the rate over ``cases`` with its interval; repeats are averaged first.
 
-    ``failures_at_most`` bounds the share of cases that fail, where none did.
+    ``failures_at_most`` bounds the share of cases that fail, if none did.
     """
 
     passed: int
@@ -162,7 +162,7 @@ class Repeats(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """The mean cost of the completed runs; those that an error or a time-out cut off have no price."""
+    """The mean cost of the completed runs; runs with an error or a time-out are left out."""
 
     turns: float
     tool_calls: float
@@ -185,7 +185,7 @@ class UndecidedRuns(Struct, frozen=True, kw_only=True):
 
 
 class CaseRow(UndecidedRuns, frozen=True):
-    """One case in one configuration: how often it passed, and what is wrong where it did not.
+    """One case in one configuration: how often it passed, and why it failed.
 
     ``mark`` is the verdict in one word; a case passes only if every run of it did.
     """
@@ -203,7 +203,7 @@ class CaseRow(UndecidedRuns, frozen=True):
 
 
 class ConfigurationSummary(UndecidedRuns, frozen=True):
-    """One configuration: how often cases pass in it, and what else is to be said."""
+    """One configuration: its pass rate, its costs and its triggers."""
 
     configuration: str
     rate: Rate
@@ -226,7 +226,7 @@ class Story(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """The summary of an evaluation; ``stories`` begin with what differs, then with what did not pass."""
+    """The summary of an evaluation; ``stories`` begin with changed cases, then cases that did not pass."""
 
     name: str
     skill: str
@@ -250,13 +250,13 @@ class Summary(Struct, frozen=True):
 
     @property
     def is_clean(self) -> bool:
-        """Return whether every planned run was made and passed."""
+        """Return whether every planned run has a result and passed."""
         wrong = any(row.mark != "pass" for row in self.rows)
         return not (wrong or self.malformed or self.missing)
 
 
 def summarise(evaluation: Evaluation) -> Summary:
-    """Return the summary; the first configuration is what the others are compared with."""
+    """Summarise an evaluation; the other configurations are compared with the first."""
     header = evaluation.header
     runs: dict[tuple[str, str], list[CaseResult]] = defaultdict(list)
     for result in evaluation.results:

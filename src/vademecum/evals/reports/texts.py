@@ -1,4 +1,4 @@
-"""Figures and remarks of a summary as texts, the same in every form of report, and its JSON document."""
+"""Return the figures and remarks of a summary as texts for all reports, and its JSON document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_TABLE_NAMES = 20
 
 
 def figures(summary: Summary) -> tuple[list[str], list[list[str]]]:
-    """Return the heads and the rows of the table of configurations, without columns that say nothing."""
+    """Return the heads and the rows of the table of configurations, without empty columns."""
     found = [_figures(column) for column in summary.columns]
     kept = [head for n, head in enumerate(found[0]) if n < 4 or {row[head] for row in found} - {"0", "–"}]
     return kept, [[row[head] for head in kept] for row in found]
@@ -50,7 +50,7 @@ def shown_interval(interval: Interval) -> str:
 
 
 def notes(summary: Summary) -> list[str]:
-    """Return what a reader must know besides the rates, one line each."""
+    """Return the remarks on the rates, one line each."""
     found = []
     for column in summary.columns:
         name = f"{column.configuration}: " if len(summary.columns) > 1 else ""
@@ -59,10 +59,10 @@ def notes(summary: Summary) -> list[str]:
     found += [f"{story.case}: {problem}" for story in summary.stories for problem in story.problems]
     if summary.expecting_nothing:
         one = len(summary.expecting_nothing) == 1
-        so = "expects nothing: it passes" if one else "expect nothing: they pass"
-        found.append(f"{_few(summary.expecting_nothing)} {so} whatever is done")
+        so = "expects nothing: it always passes" if one else "expect nothing: they always pass"
+        found.append(f"{_few(summary.expecting_nothing)} {so}")
     if summary.missing:
-        found.append(f"{summary.missing} runs have no result yet: the same command goes on with them")
+        found.append(f"{summary.missing} runs have no result yet: run the same command again")
     return found
 
 
@@ -79,7 +79,7 @@ def _column_notes(column: ConfigurationSummary, rows: Sequence[CaseRow]) -> Iter
         yield f"flaky: {_few(column.flaky)}"
     if column.vacuous:
         where = [f"{each} ({row.case})" for row in rows for each in row.vacuous]
-        yield f"vacuous, because nothing that they are about happened: {_few(where)}"
+        yield f"vacuous, because their condition never occurred: {_few(where)}"
     if column.unjudged:
         runs = "1 run was" if column.unjudged == 1 else f"{column.unjudged} runs were"
         yield f"{runs} not judged: name a model with --judge KIND:NAME"
@@ -108,7 +108,7 @@ def trigger_rows(found: Triggers) -> list[list[str]]:
 
 
 def confusion(found: Triggers) -> tuple[list[str], list[str], dict[tuple[str, str], int]]:
-    """Return the table: its rows, its columns, and how many requests are where."""
+    """Return the rows, the columns and the cells of the table of wanted and taken skills."""
     wanted = list(dict.fromkeys(cell.wanted for cell in found.confusion))
     taken = sorted({cell.taken for cell in found.confusion}, key=lambda name: (name not in wanted, name))
     return wanted, taken, {(cell.wanted, cell.taken): cell.count for cell in found.confusion}

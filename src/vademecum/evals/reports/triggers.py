@@ -1,4 +1,4 @@
-"""Count which skill took whose request: a table, precision, recall and false triggers."""
+"""Count which skills the requests triggered: a table, precision, recall and false triggers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_SKILL = "no skill"
 
 
 class SkillRate(Struct, frozen=True):
-    """One skill: how many requests took it rightly, how many wrongly, and how many missed it.
+    """One skill: how many requests took it rightly or wrongly, and how many missed it.
 
     The precision is over the requests that took it, the recall over those that should; None if there is none.
     """
@@ -42,7 +42,7 @@ def _share(some: int, all_: int) -> tuple[float | None, Interval]:
 
 
 class Cell(Struct, frozen=True):
-    """The number of requests for one skill that another took, or the same."""
+    """The number of requests that wanted one skill and took another, or the same."""
 
     wanted: str
     taken: str
@@ -50,7 +50,7 @@ class Cell(Struct, frozen=True):
 
 
 class Triggers(Struct, frozen=True):
-    """The skills that requests found. ``ranked_first`` is how often search alone ranks the right one first.
+    """The skills that requests triggered. ``ranked_first`` counts when search ranks the right one first.
 
     Of ``negatives``, the requests that must not trigger a skill, ``false_triggers`` did. Errors and time-outs
     are neither hits nor misses: they are ``unknown``.
@@ -69,7 +69,7 @@ class Triggers(Struct, frozen=True):
 
 
 def is_right(wanted: str, taken: str) -> bool:
-    """Return true for a cell of the table where requests should be."""
+    """Return whether a cell of the table counts right requests."""
     if wanted == NO_SKILL:
         return taken == NONE
     return wanted == taken or (wanted.startswith("not ") and wanted != f"not {taken}")
@@ -81,7 +81,7 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[CaseResult]) -> Tri
     about = [result for result in results if result.case in lines]
     if not about:
         return None
-    # Only whether a skill was taken counts here: a run that failed otherwise has taken it all the same.
+    # Only the skills that were taken count here, even if the run failed for another reason.
     known = [result for result in about if result.outcome in RAN_THROUGH]
     right, wrong, missed = Counter[str](), Counter[str](), Counter[str]()
     cells: Counter[tuple[str, str]] = Counter()
@@ -117,7 +117,7 @@ def triggers_of(cases: Sequence[CaseLine], results: Sequence[CaseResult]) -> Tri
 
 
 def _row(case: CaseLine, taken: set[str]) -> tuple[str, set[str]]:
-    """Return the row of a request, and the skills that it took and must not: if it wants some, all others."""
+    """Return the row of a request, and the skills that it took and should not have taken."""
     if case.wanted:
         return case.wanted[0], taken - set(case.wanted)
     if ANY_SKILL in case.unwanted:
