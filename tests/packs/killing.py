@@ -105,7 +105,7 @@ def main() -> None:
         counted["recovered"] += needs_recovery(scene.shelf.root)
         done = tidied(install_ground(scene.shelf.root))
         if done is not None:
-            said.add(" ".join(done.split()[: 2 if done.startswith("A") else 4]))
+            said.add(" ".join(done.split()[:2]))
         found = scene.state()
         assert found in (scene.states[current], scene.states[wanted]), (how, current, wanted, found)
         if wanted != current:

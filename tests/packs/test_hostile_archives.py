@@ -340,7 +340,7 @@ CASES: dict[str, tuple[Build, str]] = {
         zipped(("bad/SKILL.md", b"---\nname: ../../evil\ndescription: x\n---\n")),
         "not valid",
     ),
-    "tools of high risk": (
+    "high-risk tools": (
         zipped(("bad/SKILL.md", b"---\nname: bad\ndescription: x\nallowed-tools: Write\n---\n")),
         "--allow-unsafe",
     ),

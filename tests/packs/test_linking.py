@@ -367,7 +367,7 @@ def test_a_file_where_a_directory_belongs(place: Place, base: Base) -> None:
 def test_a_skill_is_not_put_into_itself(place: Place) -> None:
     write_skill(place.cwd, ".", name="whole")
     done = place.vade("link", "whole", "--to", "claude", "--root", ".")
-    assert (done.code, "lies inside the skill 'whole' itself" in done.err) == (1, True)
+    assert (done.code, "is inside the skill 'whole' itself" in done.err) == (1, True)
     assert not (place.cwd / ".claude").exists()
 
 

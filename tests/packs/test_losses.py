@@ -304,7 +304,7 @@ def test_a_signature_that_may_not_be_read_is_none(place: Place, tmp_path: Path) 
         assert place.vade("install", f"{web.url}/mine.zip").code == 0
         web.answers["/.well-known/agent-skills/index.json"] = Answer(status=403)
         with (
-            pytest.raises(PackRefused, match="may not be read"),
+            pytest.raises(PackRefused, match="cannot be read"),
             Fetching(place.context).fetched(SiteSource(f"{web.url}/"), "x"),
         ):
             pass

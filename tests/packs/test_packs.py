@@ -198,7 +198,7 @@ def test_killed_at_any_point_it_is_the_old_state_or_the_new_one(tmp_path: Path) 
     assert found["old"] > 10
     assert found["new"] > 10
     assert found["recovered"] > 10
-    assert sorted(found["said"]) == ["A change", "What an interrupted change"]
+    assert sorted(found["said"]) == ["Finished an", "Removed the"]
 
 
 AT_ONCE = """

@@ -112,7 +112,7 @@ def test_locking_what_is_here(packed: Place) -> None:  # K4
     assert packed.vade("update", "by-hand").code == 1
     shutil.rmtree(skills(packed) / "by-hand")
     done = packed.vade("sync")
-    assert (done.code, "take it from version control" in done.err) == (5, True)
+    assert (done.code, "restore it from version control" in done.err) == (5, True)
     assert packed.vade("lock").out.startswith("No longer locked: by-hand (it is gone)\n")
     assert "by-hand" not in lock_of(packed)
     assert packed.vade("lock", "nope").code == 4
@@ -219,6 +219,6 @@ def test_the_next_command_says_what_it_cleaned(packed: Place) -> None:
     staging = skills(packed) / ".staging/x"
     staging.mkdir(parents=True)
     done = packed.vade("list", "--json")
-    assert "What an interrupted change had prepared was removed." in done.err
+    assert "Removed the prepared files of an interrupted change." in done.err
     assert not staging.exists()
     assert packed.vade("list").err == ""

@@ -1,1 +1,1 @@
-"""Skills between machines: fetch, check, install, lock, sign, publish and link them."""
+"""Move skills between machines: fetch, check, install, lock, sign, publish and link them."""

@@ -1,4 +1,4 @@
-"""A skill's directory → its files, their digest, and how they differ from others."""
+"""List the files of a skill's directory, compute their digest, and compare them with others."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MAX_DIFF_LINES = 400
 SIGNATURE, OMS_SIGNATURE = "skill.sig", "skill.oms.sig"
 MAX_SIGNATURE_BYTES = 8 * 1024 * 1024
 
-# What interpreters and desktops leave behind: not an edit that anybody made.
+# Files that interpreters and desktops create; they do not count as edits.
 _CACHES = frozenset({"__pycache__", ".DS_Store"})
 _JUNK = _CACHES | {"node_modules"}
-# Git runs commands that a repository's configuration names, and `.git` can be a file that leads to one.
+# Git runs commands from a repository's configuration, and `.git` can be a file that points to one.
 _GIT = frozenset({".git", "git~1"})
 # O_NOFOLLOW: a link is refused; O_NONBLOCK: a FIFO is not waited for.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -60,7 +60,7 @@ def is_junk(path: str) -> bool:
 
 
 def is_cache(path: str) -> bool:
-    """Return whether an interpreter or a desktop made a file by itself.
+    """Return whether an interpreter or a desktop creates files like this one.
 
     >>> is_cache("scripts/__pycache__/x.pyc"), is_cache("evals/evals.json")
     (True, False)
@@ -69,9 +69,9 @@ def is_cache(path: str) -> bool:
 
 
 def files_of(directory: Path, *, every: bool = False) -> tuple[SkillFile, ...]:
-    """Return the files of a skill sorted by the bytes of their paths: those that are packed, or every one.
+    """Return the files of a skill that are packed, or every file, sorted by the bytes of their paths.
 
-    A link, a device or a name that is not text is refused: none of them arrives the same elsewhere.
+    Refuse links, devices and names that are not text: they cannot be copied unchanged.
     """
     base = str(directory)
     paths = (path for path, _ in walk(base, passed_over=lambda path: not every and is_junk(path)))
@@ -95,7 +95,7 @@ def differences_of(then: Iterable[SkillFile], now: Iterable[SkillFile]) -> dict[
 
 
 def diff_of(old: Path, new: Path) -> list[str]:
-    """Return a unified diff of every file; what is not text, or too long, is only named."""
+    """Return a unified diff of every file; binary and very long files are only named."""
     before, after = ({file.path: file for file in files_of(place, every=True)} for place in (old, new))
     lines: list[str] = []
     for path in sorted({*before, *after}):
@@ -143,7 +143,7 @@ def digest_of(files: Iterable[SkillFile]) -> str:
 def walk(
     base: str, place: str = "", *, passed_over: Callable[[str], bool]
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield every entry below a directory that is not one itself, with its path; links are not followed.
+    """Yield every entry below a directory except directories, with its path; links are not followed.
 
     ``passed_over`` sees the path of a directory with a slash at its end.
     """

@@ -1,4 +1,4 @@
-"""Install skills together or not at all, after checking them in every way; uninstall and restore them."""
+"""Check skills and install all or none of them; uninstall and restore them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from vademecum.policy.base import Bounds, risk_of
 
 Action = Literal["new", "replace", "same"]
 
-# Letters and digits that many fonts draw alike, each group behind the letter it is taken for.
+# Letters and digits that look alike in many fonts; each group starts with the letter that they resemble.
 _DRAWN_LIKE = "aаαɑ bв cс dԁđ eе3 gɡ hһ iіι1ıl jј kкκ mм nп oоο0 pрρ qԛ rг sѕ5 tтτ uυ vν wԝ xхχ yу"
 _ALIKE = str.maketrans({odd: group[0] for group in _DRAWN_LIKE.split() for odd in group[1:]})
 _ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 
 
 class Options(Struct, frozen=True):
-    """Options of an installation, as the user gave them."""
+    """Options of an installation from the user."""
 
     force: bool = False
     allow_unsafe: bool = False
@@ -59,7 +59,7 @@ class SkillChange(Struct, frozen=True):
 
 
 class IncomingSkill(Struct, frozen=True):
-    """An unpacked skill that may be installed: what would change, what the lock will say, and where it is."""
+    """An unpacked skill that can be installed: its changes, its entry in the lock, and its directory."""
 
     change: SkillChange
     locked: Locked
@@ -76,7 +76,7 @@ class Installed(Struct, frozen=True):
 def install(
     sources: Source | Sequence[Source], where: InstallRoot, options: Options, *, progress: Progress = silently
 ) -> Installed:
-    """Install the skills of all these sources, all or none."""
+    """Install the skills of all sources, or none of them."""
     listed = [sources] if isinstance(sources, Source) else list(sources)
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="vade-") as aside:
@@ -96,7 +96,7 @@ def install(
 
 
 class Inspection(Struct, frozen=True):
-    """Inspect incoming skills for a root, with these options and this lock, in a directory beside it."""
+    """Inspect incoming skills for a root in the directory ``staging``."""
 
     where: InstallRoot
     options: Options
@@ -106,7 +106,7 @@ class Inspection(Struct, frozen=True):
     def inspect(
         self, sources: Iterable[Source], progress: Progress = silently
     ) -> tuple[dict[str, IncomingSkill], list[str]]:
-        """Unpack sources and check all of them; return what was asked for, and what was left out."""
+        """Unpack and check sources; return the requested skills, and the directories that were left out."""
         only = self.options.only
         found: dict[str, IncomingSkill] = {}
         left_out: list[str] = []
@@ -155,21 +155,21 @@ class Inspection(Struct, frozen=True):
         return IncomingSkill(change, locked, staging / skill.name)
 
     def _compared(self, change: SkillChange, skill: Staged, staging: Path) -> SkillChange:
-        """Compare a skill with what is in its place; refuse to replace what a person wrote or changed."""
+        """Compare a skill with the installed one; refuse to replace files that a person wrote or edited."""
         place = self.where.root / change.name
         try:
             differences = differences_of(files_of(place), skill.files)
             if not any(differences.values()):
                 return structs.replace(change, action="same", added=())
             diff = diff_of(place, staging / change.name)
-        except PackRefused:  # what is there cannot be read as a skill
+        except PackRefused:  # the installed files cannot be read
             differences, diff = differences_of((), skill.files), []
         if not self.options.force:
             refuse_edits(change.name, self.where.root, self.lock)
         return structs.replace(change, action="replace", diff=tuple(diff), **differences)
 
     def _remarks(self, skill: Staged) -> Iterable[str]:
-        """Yield what a person should know: what is wrong, and what could be mistaken."""
+        """Yield the problems of a skill, and names that it could be confused with."""
         for problem in skill.document.problems:
             if skill.inside or problem.code != "name-directory-mismatch":
                 yield problem.message
@@ -188,9 +188,9 @@ def signers_of(
     *,
     only: Collection[str] = (),
 ) -> dict[str, Signer | None]:
-    """Return who signed each unpacked skill, by the signature beside the pack and those in the skill.
+    """Return the signer of each unpacked skill, from the signature next to the pack and those in the skill.
 
-    Each signature must match; a trusted signer counts before any other.
+    Each signature must match; a trusted signer is preferred.
     """
     whole = []
     if beside is not None:
@@ -210,7 +210,7 @@ def signers_of(
 
 
 def _check_signer(name: str, signer: Signer | None, *, pinned: str | None, required: bool) -> None:
-    """Refuse a skill without the signature it must have, or by another signer than the one before."""
+    """Refuse a skill without a required signature, or with another signer than before."""
     trusted = signer is not None and signer.trusted_as is not None
     if required and not trusted:
         raise IntegrityFailed(
@@ -228,11 +228,11 @@ def _check_signer(name: str, signer: Signer | None, *, pinned: str | None, requi
 
 
 def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
-    """Refuse to replace what a person wrote or changed."""
+    """Refuse to replace or remove a skill that a person wrote or edited."""
     verdict = verdict_of(name, root, lock)
     own = name in lock.skills and lock.skills[name].source == LOCAL
     if verdict.status == "not-locked" or (verdict.status == "ok" and own):
-        raise PackRefused(f"{root / name} was not installed by vade: say --force to replace it (it is kept).")
+        raise PackRefused(f"{root / name} was not installed by vade: use --force to replace it (it is kept).")
     if verdict.is_edited:
         raise PackRefused(
             f"{root / name} was changed since it was installed ({verdict.differences[0]}): vade diff {name} "
@@ -245,8 +245,8 @@ def _refuse_risk(skill: Staged) -> None:
     risky = sorted({bound.tool for bound in allowed if risk_of(bound.tool) == "high"})
     if risky:
         raise PackRefused(
-            f"The skill {skill.name!r} wants tools of high risk ({', '.join(risky)}): inspect it, then "
-            "say --allow-unsafe."
+            f"The skill {skill.name!r} asks for high-risk tools ({', '.join(risky)}): inspect it, then "
+            "use --allow-unsafe."
         )
 
 
@@ -270,7 +270,7 @@ def _skeleton(name: str) -> str:
 
 
 def uninstall(names: Sequence[str], where: InstallRoot, *, purge: bool = False, force: bool = False) -> None:
-    """Take skills out of a root: to the trash, or away."""
+    """Move skills from a root to the trash, or delete them."""
     with where.changing() as change:
         for name in names:
             where.place(name)
@@ -281,15 +281,15 @@ def uninstall(names: Sequence[str], where: InstallRoot, *, purge: bool = False, 
 
 
 def restore(name: str, where: InstallRoot) -> Path:
-    """Bring back the version of a skill that was put into the trash last, with all its files."""
+    """Bring back the latest version of a skill from the trash, with all its files."""
     kept = _kept_in(where.root / TRASH / name) if is_skill_path(name) else []
     if not kept:
         names = kept_names(where.root)
-        hint = meant(nearest(name, names), otherwise="only what was uninstalled or replaced is.")
+        hint = meant(nearest(name, names), otherwise="only uninstalled or replaced skills are.")
         raise PackRefused(f"Nothing called {name!r} is kept in {where.root / TRASH}: {hint}", code="missing")
     files = files_of(kept[-1], every=True)
     locked = read_lock(note_of(kept[-1])).skills.get(name)
-    if locked is None or locked.files != files:  # edited since: it is local
+    if locked is None or locked.files != files:  # edited in the meantime: it is local now
         locked = locked_here(files, locked)
     with where.changing() as change:
         copy = change.staging / ".back" / name
@@ -302,7 +302,7 @@ def restore(name: str, where: InstallRoot) -> Path:
 
 
 def kept_names(root: Path) -> list[str]:
-    """Return the names of which something is in the trash."""
+    """Return the names of the skills in the trash."""
     try:
         names = sorted(os.listdir(root / TRASH))
     except OSError:
@@ -311,7 +311,7 @@ def kept_names(root: Path) -> list[str]:
 
 
 def _kept_in(trash: Path) -> list[Path]:
-    """Return what is in the trash of one skill, the oldest first."""
+    """Return the versions of one skill in the trash, the oldest first."""
     there = trash.iterdir() if trash.is_dir() else ()
     kept = (place for place in there if MOMENT.match(place.name))
     return sorted(place for place in kept if place.is_dir() and not place.is_symlink())

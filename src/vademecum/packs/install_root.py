@@ -1,4 +1,4 @@
-"""A root that skills are installed in: what is in it, compared with its lock, and one change of it."""
+"""Read and change a root of installed skills, and compare it with its lock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NOTE = re.compile(rf"{re.escape(TRASH)}/([^/.\0][^/\0]*/)+[\dT.]+\.lock\.json\Z
 
 
 def install_ground(root: Path) -> Ground:
-    """Return what a change of a root may touch."""
+    """Return the files that a change of a root can touch."""
     return Ground(root, root, is_skill_path, lambda file: file in _FILES or _NOTE.match(file) is not None)
 
 
@@ -60,11 +60,11 @@ class InstallRoot(Struct, frozen=True):
 
     @property
     def has_lock(self) -> bool:
-        """Return whether there is a lock."""
+        """Return whether the lock exists."""
         return os.path.lexists(lock_path(self.root))
 
     def place(self, name: str) -> Path:
-        """Return where the installed skill of that name is."""
+        """Return the directory of an installed skill; raise ``PackRefused`` if there is none."""
         if not is_skill_path(name) or name not in self.names():
             hint = meant(nearest(name, self.names()), otherwise="vade roots shows where skills are.")
             raise PackRefused(f"There is no skill {name!r} in {self.root}: {hint}", code="not-installed")
@@ -76,18 +76,18 @@ class InstallRoot(Struct, frozen=True):
 
     @contextmanager
     def changing(self) -> Iterator[RootChange]:
-        """Change the root, alone, and whole or not at all."""
+        """Lock the root for one change, which happens completely or not at all."""
         with changing(install_ground(self.root)) as transaction:
             yield RootChange(self, transaction)
 
 
 def note_of(kept: Path) -> Path:
-    """Return the file with what the lock said of a skill in the trash."""
+    """Return the file that contains the former lock entry of a skill in the trash."""
     return kept.with_name(f"{kept.name}.lock.json")
 
 
 class RootChange:
-    """One change: skills that come and go, and the files that record them."""
+    """One change of a root: skills to add and remove, and the files that record them."""
 
     def __init__(self, where: InstallRoot, transaction: Transaction) -> None:
         self._root = where.root
@@ -99,7 +99,7 @@ class RootChange:
         self._notes: dict[str, str] = {}
 
     def put(self, name: str, locked: Locked, staged: Path, *, keep_old: bool = False) -> None:
-        """Put a staged skill in its place and into the lock; what is nowhere else is always kept."""
+        """Put a staged skill into the root and the lock; edited files are always kept in the trash."""
         target = self.staging / name
         target.parent.mkdir(parents=True, exist_ok=True)
         os.rename(staged, target)
@@ -109,30 +109,30 @@ class RootChange:
         self.remember(name, locked, place=target)
 
     def remember(self, name: str, locked: Locked, *, place: Path | None = None) -> None:
-        """Put a skill into the lock that is, or will be, in its place."""
+        """Put a skill that is or will be in the root into the lock."""
         self.lock.skills[name] = locked
         self._came[name] = (locked, place or self._root / name)
 
     def forget(self, name: str) -> None:
-        """Take a skill out of the lock."""
+        """Remove a skill from the lock."""
         self._went.add(name)
         self.lock.skills.pop(name, None)
 
     def take_away(self, name: str, *, keep: bool) -> None:
-        """Take a skill out of its place and out of the lock."""
+        """Remove a skill from the root and from the lock."""
         self._move(name, staged=False, keep=keep)
         self.forget(name)
 
     def _move(self, name: str, *, staged: bool, keep: bool) -> None:
-        """Move a skill; keep what the lock said of it beside what is kept, for the day it is restored."""
+        """Move a skill; if it is kept, keep its lock entry too, so that it can be restored."""
         self._transaction.move(name, staged=staged, keep=keep)
         if keep and name in self.lock.skills:
             note = note_of(Path(TRASH, name, self._transaction.moment))
             self._notes[str(note)] = json_text(LockFile({name: self.lock.skills[name]}))
 
     def commit(self, *, npm: bool = False) -> None:
-        """Let all of it happen; an existing lock of the npm tool is updated, and made if ``npm``."""
-        # Without the lock nobody can say any more that a skill which was installed is not wanted.
+        """Carry out the change; update the lock of the npm tool if it exists, or create it if ``npm``."""
+        # Without a lock, it is unknown which installed skills are no longer wanted.
         before = read_installed(self._root) if os.path.lexists(lock_path(self._root)) else {}
         kept = {name: digest for name, digest in before.items() if name not in self._went}
         kept |= {name: locked.digest for name, (locked, _) in self._came.items() if locked.source != LOCAL}
@@ -148,7 +148,7 @@ class RootChange:
 
 
 class Verdict(Struct, frozen=True):
-    """The result of comparing one skill with the lock: a status, its present digest and the differences."""
+    """The result of comparing one skill with the lock: a status, its current digest and the differences."""
 
     name: str
     status: Status
@@ -157,15 +157,15 @@ class Verdict(Struct, frozen=True):
 
     @property
     def is_edited(self) -> bool:
-        """Return whether a person changed files; caches that interpreters leave do not count."""
+        """Return whether a person edited files; caches of interpreters do not count."""
         edits = [text for text in self.differences if not is_cache(text.partition(" ")[2])]
         return self.status == "changed" and bool(edits)
 
 
 def verify(where: InstallRoot, names: Iterable[str] = ()) -> tuple[list[Verdict], str]:
-    """Compare the root with the lock; return the verdicts, and what is wrong with the lock itself, or "".
+    """Compare the root with the lock; return the verdicts, and the problem of the lock itself, or "".
 
-    Without a lock of our own, that of the npm tool is compared.
+    If there is no lock of our own, compare with that of the npm tool.
     """
     npm = {} if where.has_lock else read_npm_lock(where.root)
     lock, there = read_lock(lock_path(where.root)), where.names()
@@ -182,7 +182,7 @@ def verify(where: InstallRoot, names: Iterable[str] = ()) -> tuple[list[Verdict]
 
 
 def missing_lock(where: InstallRoot) -> str:
-    """Return what to say about a lock that is missing, or "" if there is ours or that of the npm tool."""
+    """Return a message if the lock is missing, or "" if there is ours or that of the npm tool."""
     if where.has_lock or read_npm_lock(where.root):
         return ""
     return (

@@ -1,8 +1,7 @@
-"""Links to skills where other agents look for them, and the way back.
+"""Create and remove links to skills in the directories of other agents.
 
-``.agent/links.json`` records what was made, and the transaction of installations makes it. A project may
-bring such a record along. So it can only name places that a link could have, and the disk decides whether
-what is there is ours.
+``.agent/links.json`` records the links. A cloned project can contain such a file, so its entries can only
+name places where a link could be, and only a link that is on disk as recorded counts as ours.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Link(Struct, frozen=True):
 
 
 class Links(Struct, frozen=True):
-    """Everything that was linked below one base, and the directories that were made for it."""
+    """All links below one base, and the directories that were created for them."""
 
     links: tuple[Link, ...] = ()
     directories: tuple[str, ...] = ()
@@ -70,19 +69,19 @@ class LinkResult(Struct, frozen=True):
 
 
 class Base(Struct, frozen=True):
-    """A project or the home directory, by its real path: where agents look, and the record of links."""
+    """A project or the home directory, by its real path: agents' directories and recorded links."""
 
     path: Path
     at_home: bool = False
 
     @property
     def file(self) -> Path:
-        """Return where the links are recorded."""
+        """Return the file that records the links."""
         return self.path / _LINKS_FILE
 
     @property
     def ground(self) -> Ground:
-        """Return what a change of links may touch."""
+        """Return the files that a change of links can touch."""
         known = {_OURS, *(step for agent in COMPATIBLE for step in steps_to(self.directory(agent)))}
         return Ground(
             self.path / _OURS,
@@ -105,7 +104,7 @@ class Base(Struct, frozen=True):
         return directory_of(agent, at_home=self.at_home)
 
     def inside(self, relative: str) -> Path:
-        """Return the real path of something below the base; refuse it if a link leads out."""
+        """Return the real path of something below the base; raise ``PackRefused`` if a link leads out."""
         try:
             return Path(os.path.realpath(contained(self.path, relative)))
         except PathRefused as error:
@@ -114,7 +113,7 @@ class Base(Struct, frozen=True):
             ) from error
 
     def read(self) -> Links:
-        """Return what is recorded."""
+        """Return the recorded links."""
         self.inside(_LINKS_FILE)
         advice = "restore it, or delete it and the links by hand"
         found = read_json(self.file, Links, advice=advice) or Links()
@@ -126,18 +125,18 @@ class Base(Struct, frozen=True):
         wrong += [one for one in found.directories if one == _LINKS_FILE or not self.ground.may_write(one)]
         if wrong:
             raise IntegrityFailed(
-                f"{self.file} has an entry {wrong[0][:100]!r} that cannot be right: delete it."
+                f"{self.file} has an entry {wrong[0][:100]!r} that is not valid: delete the file."
             )
         return found
 
     def has(self, link: Link) -> bool:
-        """Return whether a link is in its place, as it was made."""
+        """Return whether a link exists as it was created."""
         place = self.path / link.place
         is_link = self.is_inside(link.place) and place.is_symlink()
         return is_link and os.readlink(place) == self.target_of(link)
 
     def target_of(self, link: Link) -> str:
-        """Return what a link says: a relative path inside the base, so that the base can move."""
+        """Return the target of a link: a relative path inside the base, so that the base can move."""
         if os.path.isabs(link.source):
             return link.source
         return os.path.relpath(self.path / link.source, self.inside(self.directory(link.agent)))
@@ -150,14 +149,14 @@ class Base(Struct, frozen=True):
 
 @contextlib.contextmanager
 def _changing(base: Base) -> Iterator[tuple[Transaction, Links]]:
-    """Hold the lock and yield the record; remove what is ours if nothing is recorded afterwards."""
+    """Hold the lock and yield the record; remove our files if nothing is recorded afterwards."""
     base.inside(_LINKS_FILE)
     with changing(base.ground) as transaction:
         try:
             yield transaction, base.read()
         finally:
             if not os.path.lexists(base.file):
-                # The lock is still held: a process that waits for it notices, and makes a new one.
+                # The lock is still held: a process that waits for it notices, and creates a new one.
                 with contextlib.suppress(OSError):
                     shutil.rmtree(base.path / _OURS / STAGING, ignore_errors=True)
                     os.unlink(base.path / _OURS / LOCK)
@@ -165,7 +164,7 @@ def _changing(base: Base) -> Iterator[tuple[Transaction, Links]]:
 
 
 def link(skills: Collection[Skill], base: Base, *, agents: Sequence[Compatible]) -> list[LinkResult]:
-    """Put all these skills where all these agents look, or none of them anywhere."""
+    """Link all these skills for all these agents, or none of them."""
     with _changing(base) as (transaction, links):
         wanted = [_link(s, agent, base) for agent in dict.fromkeys(agents) for s in skills]
         actions = _changes(wanted, links, base)
@@ -186,7 +185,7 @@ def link(skills: Collection[Skill], base: Base, *, agents: Sequence[Compatible])
 
 
 def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatible] = ()) -> list[LinkResult]:
-    """Take away what was linked under these names, or everything; what is not ours any more stays."""
+    """Remove the links with these names, or all links; files that are no longer ours stay."""
     if not os.path.lexists(base.file) and not os.path.lexists(base.path / _OURS / LOCK):
         _refuse_unknown(names or (), base)
         return []
@@ -216,25 +215,25 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
 def _refuse_unknown(names: Sequence[str], base: Base) -> None:
     if names:
         text = f"No link of {names[0]!r} is recorded in {base.file}"
-        raise PackRefused(f"{text}: only what vade link made is taken away.", code="missing")
+        raise PackRefused(f"{text}: vade unlink removes only what vade link created.", code="missing")
 
 
 def _link(skill: Skill, agent: Compatible, base: Base) -> Link:
-    """Return the link that is wanted; its directory must be inside the base, and outside of the skill."""
+    """Return the link to create; its directory must be inside the base, and outside of the skill."""
     source = Path(os.path.realpath(skill.location))
     directory = base.inside(base.directory(agent))
     for step in (base.path / step for step in steps_to(base.directory(agent))):
         if os.path.lexists(step) and not step.is_dir():
             raise PackRefused(f"{step} is not a directory: move it away first.")
     if directory.is_relative_to(source):
-        raise PackRefused(f"{directory} lies inside the skill {skill.name!r} itself: nothing was linked.")
+        raise PackRefused(f"{directory} is inside the skill {skill.name!r} itself: nothing was linked.")
     inside = source.is_relative_to(base.path)
     relative = source.relative_to(base.path).as_posix() if inside else str(source)
     return Link(skill.name, agent, f"{base.directory(agent)}/{skill.name}", relative)
 
 
 def _changes(wanted: Sequence[Link], links: Links, base: Base) -> dict[str, Action]:
-    """Return what has to be done at which places; refuse if something is in the way."""
+    """Return the action for each place; raise ``PackRefused`` if something is in the way."""
     ours = {one.place: one for one in links.links if base.has(one)}
     actions: dict[str, Action] = {}
     done: set[Path] = set()  # the directories of two agents can be one

@@ -1,6 +1,6 @@
-"""The lock: what is installed, where it came from, and the digest of every file. Sorted, without times.
+"""Read and write the lock: the installed skills, their sources, and the digest of every file.
 
-Beside it, a file in the root lists which skills vade put there itself: only those may be taken away.
+Another file in the root lists the skills that vade installed: ``sync`` removes only those.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vademecum.packs.sources.entry_names import MAX_NAME_BYTES
 LOCK_FILE = "skills.lock.json"
 LOCK_VERSION = 1
 INSTALLED_FILE = ".installed.json"
-LOCAL = "local"  # the source of skills that a person wrote in the root itself
+LOCAL = "local"  # the source of skills that a person wrote in the root
 MAX_BYTES = 64 * 1024 * 1024
 MAX_STEPS = 8
 
@@ -48,7 +48,7 @@ def json_text(value: Any) -> str:
 class Locked(msgspec.Struct, frozen=True):
     """One installed skill: its source, what the source resolved to, its digest and its files.
 
-    ``url`` is where a site has the very bytes, whatever its list says by now.
+    ``url`` is the address of exactly these bytes, even if the site's list has changed.
     """
 
     source: str
@@ -61,36 +61,36 @@ class Locked(msgspec.Struct, frozen=True):
 
 
 def locked_here(files: tuple[SkillFile, ...], before: Locked | None) -> Locked:
-    """Return a local skill as it is; who signed it before must sign what comes next, too."""
+    """Return a local skill in its current state; a later version must have the same signer as before."""
     digest = digest_of(files)
     return Locked(LOCAL, digest, digest, files, signer=before.signer if before else None)
 
 
 class LockFile(msgspec.Struct, frozen=True):
-    """All installed skills of one root, by name; one below a group is called ``group/name``."""
+    """All installed skills of one root, by name; a skill in a group is called ``group/name``."""
 
     skills: dict[str, Locked] = {}
     version: int = LOCK_VERSION
 
 
 def lock_path(root: Path) -> Path:
-    """Return where the lock of a root is: beside it."""
+    """Return the path of the lock of a root, next to the root."""
     return root.parent / LOCK_FILE
 
 
 def read_lock(file: Path) -> LockFile:
-    """Return the lock in a file, an empty one if it is missing."""
+    """Return the lock in a file, or an empty one if it is missing."""
     found = read_json(file, LockFile, advice="restore it, or remove it and install again") or LockFile()
     for name, locked in found.skills.items():
         if not is_skill_path(name) or digest_of(locked.files) != locked.digest:
-            raise IntegrityFailed(f"{file} has an entry {name[:100]!r} that cannot be right: restore it.")
+            raise IntegrityFailed(f"{file} has an entry {name[:100]!r} that is not valid: restore the file.")
     if found.version != LOCK_VERSION:
         raise IntegrityFailed(f"{file} has the unknown version {found.version}: update vademecum.")
     return found
 
 
 def is_skill_path(name: str) -> bool:
-    """Return whether a name can be that of a skill in a root, or of one below a group.
+    """Return whether a name can be that of a skill in a root, alone or in a group.
 
     >>> [is_skill_path(name) for name in ("pdf", "team/pdf", ".trash", "../pdf", "")]
     [True, True, False, False, False]
@@ -101,7 +101,7 @@ def is_skill_path(name: str) -> bool:
 
 
 def read_installed(root: Path) -> dict[str, str]:
-    """Return the digests of the skills that vade put into a root; unreadable means none."""
+    """Return the digests of the skills that vade installed in a root; none if the file is unreadable."""
     try:
         return read_json(root / INSTALLED_FILE, dict[str, str], advice="") or {}
     except IntegrityFailed:

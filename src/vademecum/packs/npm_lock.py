@@ -1,4 +1,4 @@
-"""``skills-lock.json``, the lock of the npm tool ``skills``: kept up to date, and followed if it is alone."""
+"""Read and update ``skills-lock.json``, the lock of the npm tool ``skills``."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ NPM_LOCK = "skills-lock.json"
 OURS = "vademecum"  # the kind of a source that the tool does not know
 
 _LEFT_OUT = frozenset({".git", "node_modules"})
-# How that tool sorts paths: punctuation, digits, letters; capitals count only if all else is equal.
+# How that tool sorts paths: punctuation, digits, letters; capitals decide only between equal paths.
 _ORDER = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$0123456789abcdefghijklmnopqrstuvwxyz"
-# Where it looks in a repository, which it searches as a whole only if nothing is there.
+# Where it looks in a repository first; it searches all of it only if it finds nothing there.
 _SEARCHED = re.compile(r"(\.[\w-]+/)?skills(/[^/]+){0,2}")
 _WEIGHTS = {char: number for number, char in enumerate(_ORDER)}
 
 
 def npm_lock_path(root: Path) -> Path:
-    """Return where the file is: at the top of the project that a root belongs to."""
+    """Return the path of the file, at the top of the project that a root belongs to."""
     return root.parent.parent / NPM_LOCK
 
 
 def read_npm_lock(root: Path) -> dict[str, tuple[str, str]]:
-    """Return for each skill of that lock a source as vade takes it, and the digest of the folder."""
+    """Return for each skill of that lock its source in vade's notation, and the digest of its folder."""
     path = npm_lock_path(root)
     found = {}
     for name, entry in _read(path)["skills"].items():
         if not is_skill_path(name) or not isinstance(entry.get("computedHash"), str):
-            raise IntegrityFailed(f"{path} has an entry {name[:100]!r} that cannot be right: restore it.")
+            raise IntegrityFailed(f"{path} has an entry {name[:100]!r} that is not valid: restore the file.")
         found[name] = _reference(entry), entry["computedHash"]
     return found
 
@@ -45,7 +45,7 @@ def read_npm_lock(root: Path) -> dict[str, tuple[str, str]]:
 def npm_lock_text(
     path: Path, new: Mapping[str, tuple[Locked, Path]], *, removed: Collection[str] = ()
 ) -> str:
-    """Return the file with these skills, each with the directory it is read from; all else stays as it is."""
+    """Return the file with these skills, each with the directory it is read from; keep everything else."""
     document = _read(path)
     skills = {name: entry for name, entry in document["skills"].items() if name not in removed}
     for name, (locked, place) in new.items():
@@ -60,13 +60,13 @@ def npm_lock_text(
 
 
 def not_for_npm(skills: Mapping[str, Locked]) -> dict[str, str]:
-    """Return the skills that the npm tool cannot restore, and why: that tool stops at the first of them."""
+    """Return the skills that the npm tool cannot restore, and why; it stops at the first of them."""
     found = {name: _obstacle(name, locked) for name, locked in sorted(skills.items())}
     return {name: why for name, why in found.items() if why}
 
 
 def _obstacle(name: str, locked: Locked) -> str:
-    """Return what keeps the npm tool from restoring a skill: it takes repositories, sites and directories."""
+    """Return why the npm tool cannot restore a skill: it accepts repositories, sites and directories."""
     entry, directory = _entry(locked, name), locked.source.partition("#")[2]
     kind, source, ref = entry["sourceType"], entry["source"], entry.get("ref", "")
     never = f"comes from {locked.source}, which npm's skills cannot restore"
@@ -79,7 +79,7 @@ def _obstacle(name: str, locked: Locked) -> str:
         return ""
     known = source.endswith(".git") or urlsplit(source).hostname == "gitlab.com"
     of_web = source.startswith(("http://", "https://"))
-    # It takes other addresses for sites, and reads a ref in those of repositories alone.
+    # It treats other addresses as sites, and reads a ref only in addresses of repositories.
     if (not known and (of_web or ref)) or (ref and source.startswith("file:")):
         return never
     if directory in {"", name} or _SEARCHED.fullmatch(directory):
@@ -98,7 +98,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _reference(entry: dict[str, Any]) -> str:
-    """Return an entry's source as ``vade install`` takes it."""
+    """Return an entry's source in the notation of ``vade install``."""
     kind, source = str(entry.get("sourceType", "")), str(entry.get("sourceUrl") or entry.get("source", ""))
     ref = f"@{entry['ref']}" if entry.get("ref") else ""
     directory = str(entry.get("skillPath") or "").rpartition("/")[0]
@@ -135,7 +135,7 @@ def _entry(locked: Locked, name: str) -> dict[str, Any]:
 
 
 def folder_hash(place: Path) -> str:
-    """Return the digest that the npm tool computes of a skill's directory."""
+    """Return the digest that the npm tool computes for a skill's directory."""
     paths = [file.path for file in files_of(place, every=True)]
     return hash_of_contents((path, (place / path).read_bytes()) for path in paths)
 

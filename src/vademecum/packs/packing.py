@@ -1,6 +1,6 @@
-"""Skills → a pack, the same bytes on any machine, or a folder for the web; a source → skills aside.
+"""Pack skills into a zip or a folder for the web, and unpack sources.
 
-What is unpacked is checked and named as strictly as the index does it.
+The same skills give the same bytes on any machine. Unpacked skills are checked as strictly as in the index.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class ListedSkill(Struct, frozen=True):
-    """One skill of a manifest; what unpacking does not need may be left out."""
+    """One skill of a manifest; fields that unpacking does not need are optional."""
 
     directory: str
     files: tuple[SkillFile, ...]
@@ -54,7 +54,7 @@ class ListedSkill(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """The description of a pack in the pack itself. A file of that name with neither field is not one."""
+    """The manifest in a pack. A file of that name with neither field is not one."""
 
     skills: tuple[ListedSkill, ...] | None = None
     format_version: int | None = None
@@ -116,7 +116,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, *, executable: bool =
 
 
 def publish(skills: Iterable[PackedSkill], folder: Path) -> list[Offer]:
-    """Write skills, and then the list, which so is never ahead of the files."""
+    """Write skills, and then the list, so that it never names missing files."""
     listing = folder / WELL_KNOWN
     ordered = sorted(skills, key=lambda skill: skill.name)
     published = [_published(skill, listing.parent) for skill in ordered]
@@ -131,14 +131,14 @@ def _published(skill: PackedSkill, place: Path) -> Offer:
         # Its document is at the top.
         data, kind, suffix = _zipped({"": skill}), "archive", "zip"
     digest = hashlib.sha256(data).hexdigest()
-    # Named by its content: readers of older lists, and locks, still find what they say.
+    # Named by its content, so that older lists and locks still find their files.
     url = f"{skill.name}-{digest[:12]}.{suffix}"
     write_atomic(place / url, data)
     return Offer(skill.name, kind, skill.description, url, f"sha256:{digest}")
 
 
 class Staged(Struct, frozen=True):
-    """A skill that was unpacked aside; ``inside`` is its directory in the source."""
+    """An unpacked skill in the staging directory; ``inside`` is its directory in the source."""
 
     name: str
     document: Document
@@ -156,8 +156,8 @@ def unpack(
 ) -> tuple[list[Staged], list[str]]:
     """Unpack every skill of a source into a directory of its name.
 
-    Return the skills, and the directories in which there is none. A pack, which has skills right at its top,
-    is refused if one of its directories is not a skill, unless the wanted skills are named in ``only``.
+    Return the skills, and the directories without one. A pack with skills at its top is refused if one of
+    its directories is not a skill, unless ``only`` names the wanted skills.
     """
     with source.open() as opened:
         places = skill_places(file.name for file in opened.files)
@@ -189,7 +189,7 @@ def unpack(
 
 
 def _files_by_place(opened: Opened, places: list[str], *, manifest: bool) -> dict[str, list[SourceFile]]:
-    """Return the files of each skill that are installed; one that may not be in a skill is refused."""
+    """Return the files of each skill to install; refuse a file that must not be in a skill."""
     known = set(places)
     found: dict[str, list[SourceFile]] = {place: [] for place in places}
     checks = {place: NameCheck() for place in places}
@@ -227,7 +227,7 @@ def _write_all(files: list[SourceFile], target: str, place: str) -> tuple[SkillF
 
 
 def _named(staging: Path, target: str, files: tuple[SkillFile, ...], place: str) -> Staged:
-    """Rename an unpacked skill to its own name; it must be as valid as the index requires."""
+    """Rename an unpacked skill to its own name; it must be valid."""
     file = document_in(found.path for found in files) or SKILL_FILE
     with open(f"{target}/{file}", "rb") as opened:
         document = parse_document(opened.read(MAX_DOCUMENT_BYTES), directory=place.rpartition("/")[2])
@@ -258,7 +258,7 @@ def _manifest_of(opened: Opened) -> Manifest | None:
 
 
 def _check_manifest(manifest: Manifest, staged: Iterable[Staged]) -> None:
-    """Refuse a manifest that does not list exactly the files that are there."""
+    """Raise ``IntegrityFailed`` if the manifest does not list exactly the unpacked files."""
     said = {
         structs.replace(file, path=f"{skill.directory}/{file.path}")
         for skill in manifest.skills or ()

@@ -1,9 +1,9 @@
-"""Keys, and signatures of a skill's files: made with a private key, and checked with those the user trusts.
+"""Create keys, sign the files of skills, and verify signatures with the keys that the user trusts.
 
-Both forms are a DSSE envelope around an in-toto statement. ``skill.sig`` has one subject for each file, and
-the public key, so that the lock can name a key that is not trusted yet. ``skill.oms.sig`` is the form of
-OpenSSF Model Signing: a Sigstore bundle, made and verified with a key and without the network. What only a
-certificate or a transparency log could prove does not count.
+Both formats are a DSSE envelope around an in-toto statement. ``skill.sig`` has one subject for each file, and
+the public key, so that the lock can name a key that is not trusted yet. ``skill.oms.sig`` is the format of
+OpenSSF Model Signing: a Sigstore bundle, made and verified with a key and without the network. Certificates
+and transparency logs are not evaluated.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:vademecum:skill-signature:1"
 OMS_PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
-# What verifiers of Model Signing pass over; they skip files of git in any case.
+# Files that verifiers of Model Signing ignore; they always skip files of git.
 _IGNORED = (".git", ".gitattributes", ".github", ".gitignore", SIGNATURE, OMS_SIGNATURE)
-# That form lets signers leave files out; only these may be.
+# That format lets signers leave files out; we accept it only for these.
 _HARMLESS = frozenset({".gitignore", ".gitattributes"})
 
 Kind = TypeVar("Kind")
 
 
 class Signer(Struct, frozen=True):
-    """Who signed: a key by its id, and its name if it is trusted.
+    """The signer: the id of a key, and its name if it is trusted.
 
     If the key itself is not known, ``identity`` is empty: the signature could not be checked.
     """
@@ -62,7 +62,7 @@ class Signer(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Return the signer as people read it."""
+        """Return the signer as text."""
         if not self.identity:
             return "a key you do not trust"
         known = f"{self.trusted_as!r}, trusted" if self.trusted_as else "a key you do not trust"
@@ -70,12 +70,12 @@ class Signer(Struct, frozen=True):
 
 
 def signed_words(signer: Signer | None) -> str:
-    """Return whether and by whom something is signed, as people read it."""
+    """Return as text whether and by whom something is signed."""
     return f"signed by {signer.words}" if signer else "not signed"
 
 
 class EnvelopeSignature(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The signature of an envelope, and the key it says to be of."""
+    """The signature of an envelope, and the key that it names."""
 
     sig: bytes
     keyid: str = ""
@@ -106,7 +106,7 @@ class Resource(Struct, frozen=True):
 
 
 class Predicate(Struct, frozen=True):
-    """The part of a statement that its type decides: paths of executable files, or the files themselves."""
+    """The part of a statement that depends on its type: paths of executable files, or files."""
 
     executable: tuple[str, ...] = ()
     resources: tuple[Resource, ...] = ()
@@ -122,7 +122,7 @@ class Statement(Struct, frozen=True, rename={"kind": "_type", "predicate_type": 
 
 
 class Material(Struct, frozen=True, rename="camel"):
-    """The key of a bundle; certificates are not followed."""
+    """The key of a bundle; certificates are ignored."""
 
     public_key: dict[str, str] | None = None
 
@@ -135,7 +135,7 @@ class Bundle(Struct, frozen=True, rename="camel"):
 
 
 def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, Path, str]:
-    """Make a key pair, Ed25519 or ECDSA on P-256: ``name.pem`` is private, ``name.pub`` is for others."""
+    """Create a key pair, Ed25519 or ECDSA on P-256: ``name.pem`` is private, ``name.pub`` is public."""
     if not KEY_NAME.match(name):
         raise ConfigError(f"{name!r} cannot name a key: use letters, digits, '.', '_' and '-'.")
     key = ec.generate_private_key(ec.SECP256R1()) if ecdsa else ed25519.Ed25519PrivateKey.generate()
@@ -168,7 +168,7 @@ def private_key(path: Path) -> PrivateKey:
 
 
 def trusted_keys(directory: Path) -> Trusted:
-    """Return the keys in a directory, none if it is missing; a file that is not a key is an error."""
+    """Return the keys in a directory, none if it is missing; raise ``ConfigError`` for other files."""
     try:
         names = sorted(name for name in os.listdir(directory) if not name.startswith("."))
     except FileNotFoundError:
@@ -197,7 +197,7 @@ def public_key(text: bytes) -> PublicKey:
         raise ValueError(str(error)) from error
     if isinstance(key, PublicKey):
         return key
-    raise ValueError("only Ed25519 and elliptic curves are taken")
+    raise ValueError("only Ed25519 and elliptic curves are supported")
 
 
 def public_text(key: PublicKey) -> bytes:
@@ -206,7 +206,7 @@ def public_text(key: PublicKey) -> bytes:
 
 
 def id_of(key: PublicKey) -> str:
-    """Return a key's id: the sha256 of its usual binary form."""
+    """Return a key's id: the sha256 of its DER encoding."""
     data = key.public_bytes(form.Encoding.DER, form.PublicFormat.SubjectPublicKeyInfo)
     return hashlib.sha256(data).hexdigest()
 
@@ -268,7 +268,7 @@ def oms_signed(files: Iterable[SkillFile], key: PrivateKey, name: str) -> bytes:
 
 
 def signer_of(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, place: str) -> Signer:
-    """Return who signed exactly these files; refuse anything else."""
+    """Return the signer of exactly these files; raise ``IntegrityFailed`` if anything differs."""
     envelope = _decoded(data, Envelope, place)
     statement, message, signature = _opened(envelope, PREDICATE_TYPE, place)
     named = envelope.signatures[0]
@@ -278,7 +278,7 @@ def signer_of(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, pl
     except ValueError as error:
         raise _mismatch(place, f"is by an unknown key ({named.keyid[:16]}…)") from error
     if id_of(key) != named.keyid:
-        raise _mismatch(place, "brings another key than it names")
+        raise _mismatch(place, "contains another key than it names")
     if not is_signed_by(key, signature, message):
         raise _mismatch(place, f"was not made by the key {named.keyid[:16]}…")
     said = {subject.name: subject.digest.get("sha256", "") for subject in statement.subject}
@@ -289,7 +289,7 @@ def signer_of(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, pl
 
 
 def oms_signer(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, place: str) -> Signer:
-    """Return who signed exactly these files, without an identity if the key is not known here."""
+    """Return the signer of exactly these files, without an identity if the key is unknown."""
     bundle = _decoded(data, Bundle, place)
     statement, message, signature = _opened(bundle.dsse_envelope, OMS_PREDICATE_TYPE, place)
     said = {resource.name: resource.digest for resource in statement.predicate.resources}
@@ -310,12 +310,12 @@ def oms_signer(data: bytes, files: Collection[SkillFile], trusted: Trusted, *, p
     return Signer("")
 
 
-# The files of a skill that sign it, with what reads each.
+# The signature files of a skill, with the function that reads each.
 READERS = {SIGNATURE: signer_of, OMS_SIGNATURE: oms_signer}
 
 
 def encoded(kind: str, payload: bytes) -> bytes:
-    r"""Return what is really signed: the payload with its kind and both lengths.
+    r"""Return the bytes to sign: the payload with its kind and both lengths.
 
     >>> encoded("text", b"hello")
     b'DSSEv1 4 text 5 hello'
@@ -324,7 +324,7 @@ def encoded(kind: str, payload: bytes) -> bytes:
 
 
 def _sealed(statement: dict[str, Any], key: PrivateKey, keyid: str = "", public: str = "") -> Envelope:
-    """Return a statement in an envelope with one signature, and what names the key."""
+    """Sign a statement; return its envelope with one signature and the id of the key."""
     payload = msgspec.json.encode(statement, order="sorted")
     message = encoded(PAYLOAD_TYPE, payload)
     if isinstance(key, ed25519.Ed25519PrivateKey):
@@ -368,5 +368,5 @@ def _decoded(data: bytes, kind: type[Kind], place: str) -> Kind:
 
 
 def _mismatch(place: str, reason: str) -> IntegrityFailed:
-    """Return the refusal of a signature, which no flag can overrule."""
+    """Return the error for a signature, which no flag can overrule."""
     return IntegrityFailed(f"The signature {place} {reason}: nothing was installed.", code="signature")

@@ -1,4 +1,4 @@
-"""The lock → the root, the root → the lock, and what the sources have now."""
+"""Make the root match the lock, lock the root, and update skills from their sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vademecum.packs.sources.references import reference_to, remembered
 
 
 class Sources(Struct, frozen=True):
-    """Reach the sources that a person types, and again those that the lock of a root names."""
+    """Fetch the sources that a user types, and those that the lock of a root names."""
 
     where: InstallRoot
     fetching: Fetching
@@ -31,17 +31,17 @@ class Sources(Struct, frozen=True):
     def fetched(
         self, typed: str, only: Collection[str], at: Origin | None = None, *, base: Path | None = None
     ) -> AbstractContextManager[Source]:
-        """Fetch what a source has now, or what one of its skills once was; ``base`` is where paths start."""
+        """Fetch a source, or one of its skills as it was at ``at``; paths are relative to ``base``."""
         reference = reference_to(typed, context=self.fetching.context, base=base)
         name = remembered(reference, base=self.where.base)
         return self.fetching.fetched(reference, name, only=only, at=at)
 
     def stage_again(self, name: str, lock: LockFile, options: Options, aside: Path) -> Path:
-        """Unpack exactly what was locked, from its address then or from its source."""
+        """Unpack exactly the locked skill, from its locked address or from its source."""
         locked = lock.skills[name]
         if locked.source == LOCAL:
             raise IntegrityFailed(
-                f"{name!r} was written here, and is gone or changed: take it from version control."
+                f"{name!r} was written here, and is missing or changed: restore it from version control."
             )
         asked = structs.replace(options, only=(name,), force=True)
         origin = Origin(locked.resolved, locked.url or "")
@@ -51,7 +51,7 @@ class Sources(Struct, frozen=True):
         if found.locked.files != locked.files:
             raise IntegrityFailed(
                 f"{locked.source} no longer has the {name!r} that is locked ({locked.digest[:19]}…): "
-                f"vade update {name} takes the one it has now."
+                f"vade update {name} installs the current one."
             )
         return found.place
 
@@ -64,14 +64,14 @@ class SyncStep(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """A skill or a source that could not be had, and why; nothing of it was changed."""
+    """A skill or a source that could not be fetched, and why; none of its files were changed."""
 
     name: str
     error: VademecumError
 
 
 def check_frozen(where: InstallRoot) -> None:
-    """Raise unless the root is exactly what the lock says; nothing is changed."""
+    """Raise ``IntegrityFailed`` unless the root matches the lock; change nothing."""
     verdicts, problem = verify(where)
     listed = [text] if (text := problem or missing_lock(where)) else []
     words = {"not-locked": "not in the lock"}
@@ -79,14 +79,14 @@ def check_frozen(where: InstallRoot) -> None:
     listed += [f"{verdict.name} is {words.get(verdict.status, verdict.status)}" for verdict in wrong]
     if listed:
         advice = "vade sync restores skills, vade lock NAME accepts them as they are"
-        raise IntegrityFailed(f"{where.root} is not as its lock says: {'; '.join(listed)}. {advice}.")
+        raise IntegrityFailed(f"{where.root} does not match its lock: {'; '.join(listed)}. {advice}.")
 
 
 def sync(sources: Sources, options: Options) -> tuple[list[SyncStep], list[Failure]]:
-    """Make a root equal to its lock; a skill that cannot be had does not stop the others.
+    """Make a root match its lock; a skill that cannot be fetched does not stop the others.
 
     Skills that vade installed and the lock no longer names go to the trash; those that a person wrote stay.
-    What the lock brings is checked like an installation: a lock may come with a cloned project.
+    Restored skills are checked like an installation, because a lock can come with a cloned project.
     """
     where = sources.where
     if not where.has_lock:
@@ -129,7 +129,7 @@ def _restore(verdict: Verdict, change: RootChange, sources: Sources, options: Op
 def _sync_npm(
     npm: dict[str, tuple[str, str]], sources: Sources, options: Options
 ) -> tuple[list[SyncStep], list[Failure]]:
-    """Install what the npm tool's lock names, by the digest of the folder in the source; make our lock."""
+    """Install the skills of the npm tool's lock, checked by the digest of their folder; write our lock."""
     steps: list[SyncStep] = []
     failures: list[Failure] = []
     for name, (typed, digest) in npm.items():
@@ -156,7 +156,7 @@ def _check_folder(source: Source, name: str, digest: str) -> None:
 
 
 def _is_untouched(name: str, root: Path) -> bool:
-    """Return whether a skill is as we installed it, whatever the lock wants by now."""
+    """Return whether a skill is unchanged since we installed it, independent of the lock."""
     try:
         return digest_of(files_of(root / name)) == read_installed(root).get(name)
     except (PackRefused, OSError):
@@ -164,7 +164,7 @@ def _is_untouched(name: str, root: Path) -> bool:
 
 
 def lock_here(where: InstallRoot, names: tuple[str, ...] = (), *, npm: bool = False) -> list[str]:
-    """Lock what is in the root as it is now; what was edited or written there is local from then on."""
+    """Lock the root in its current state; edited and own skills become local. Return the changed names."""
     with where.changing() as change:
         there, changed = where.names(), []
         for name in names or sorted({*there, *change.lock.skills}):
@@ -185,7 +185,7 @@ def lock_here(where: InstallRoot, names: tuple[str, ...] = (), *, npm: bool = Fa
 def update(
     sources: Sources, options: Options, names: Iterable[str] = ()
 ) -> tuple[list[SkillChange], list[Failure]]:
-    """Install what the sources have now; each source all or nothing, whatever comes of others."""
+    """Install the current versions from the sources; each source succeeds or fails on its own."""
     lock = read_lock(lock_path(sources.where.root))
     done: list[SkillChange] = []
     failures: list[Failure] = []

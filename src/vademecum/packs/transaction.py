@@ -1,8 +1,8 @@
-"""Changes of directories that happen whole or not at all, even when the machine dies between two of them.
+"""Change directories completely or not at all, even if the machine stops in the middle.
 
-What is new is prepared aside, in ``.staging/``. Then one file, the journal, says what is moved where: once it
-is on disk the change happens, now or when the next command finds it; before that, it never does. What is
-replaced goes to ``.trash/`` if it is kept. If a move fails, those before it are undone.
+New files are prepared in ``.staging/``. Then one file, the journal, lists all moves. Once it is on disk the
+change happens, now or when the next command finds it; before that, nothing happens. Replaced files go to
+``.trash/`` if they are kept. If a move fails, the moves before it are undone.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ MOMENT = re.compile(r"\d{8}T\d{6}\.\d{6}")
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """The places that a change may touch: a journal may come with a cloned project and name anything.
+    """The places that a change can touch: a journal can come with a cloned project and name anything.
 
-    ``control`` has the lock, the journal, what is staged and the trash; places and files are relative to
-    ``base``. ``may_move`` says which places, ``may_write`` which files and empty directories may be touched.
+    ``control`` contains the lock, the journal, staged files and the trash; places and files are relative to
+    ``base``. ``may_move`` decides about places, ``may_write`` about files and empty directories.
     """
 
     control: Path
@@ -43,7 +43,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One place: whether something staged is put there, and whether what was there is kept."""
+    """One place: whether staged files are put there, and whether the old files are kept."""
 
     place: str
     staged: bool
@@ -52,7 +52,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change that will happen: moves, files with their content or none, directories to remove if empty."""
+    """A change to carry out: moves, files with their content or None, directories to remove if empty."""
 
     moment: str
     root: int
@@ -61,7 +61,7 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     emptied: tuple[str, ...] = ()
 
     def is_for(self, ground: Ground) -> bool:
-        """Return whether a command could have written it for this very directory."""
+        """Return whether a command could have written this journal for this directory."""
         return (
             self.root == _inode(ground.control)
             and MOMENT.fullmatch(self.moment) is not None
@@ -80,13 +80,13 @@ class Transaction:
         self._moves: list[Move] = []
 
     def move(self, place: str, *, staged: bool, keep: bool) -> None:
-        """Put what is staged under this place there, or empty it; what is there is kept or deleted."""
+        """Move staged files to this place, or empty it; the old files are kept or deleted."""
         for step in (Path(place), *Path(place).parents):
             _refuse_link(self.ground.control / TRASH / step)
         self._moves.append(Move(place, staged, keep, _inode(self.staging / place)))
 
     def commit(self, files: Mapping[str, str | None], *, emptied: Sequence[str] = ()) -> None:
-        """Write the journal, which is the point of no return, and carry it out; undo it if that fails."""
+        """Write the journal and carry it out; undo the change if that fails."""
         ground = self.ground
         _sync_trees([self.staging / move.place for move in self._moves if move.staged], ground.control)
         journal = Journal(
@@ -108,7 +108,7 @@ class Transaction:
 
 @contextlib.contextmanager
 def changing(ground: Ground) -> Iterator[Transaction]:
-    """Hold the lock, finish what was begun before, and clean up afterwards."""
+    """Hold the lock, finish an interrupted change first, and clean up afterwards."""
     held = _locked(ground.control, fcntl.LOCK_EX)
     try:
         for name in (STAGING, TRASH, JOURNAL):
@@ -117,7 +117,7 @@ def changing(ground: Ground) -> Iterator[Transaction]:
         try:
             yield Transaction(ground)
         finally:
-            # With a journal the change happens, if not now then next: what it moves must stay.
+            # With a journal the change will happen, now or later: keep the files that it moves.
             if not (ground.control / JOURNAL).exists():
                 shutil.rmtree(ground.control / STAGING, ignore_errors=True)
     except OSError as error:
@@ -129,7 +129,7 @@ def changing(ground: Ground) -> Iterator[Transaction]:
 
 
 def tidied(ground: Ground) -> str | None:
-    """Finish or clean up what was cut short, unless another process works there; return what was done."""
+    """Finish or clean up an interrupted change, unless another process holds the lock; return a message."""
     if not needs_recovery(ground.control):
         return None
     try:
@@ -139,13 +139,13 @@ def tidied(ground: Ground) -> str | None:
     try:
         return recover(ground)
     except OSError:
-        return None  # it may only be read
+        return None  # the directory is read-only
     finally:
         os.close(held)
 
 
 def recover(ground: Ground) -> str | None:
-    """Finish a change whose journal is there, and remove what was only prepared; return what was done."""
+    """Finish a change that has a journal, and remove one that was only prepared; return a message."""
     done = None
     journal = read_json(ground.control / JOURNAL, Journal, advice="inspect it, then delete it")
     if journal is not None:
@@ -155,15 +155,15 @@ def recover(ground: Ground) -> str | None:
         _carry_out(ground, journal, [])
         _finish(ground, journal)
         names = ", ".join(move.place for move in journal.moves) or "the lock"
-        done = f"A change of {names} that was cut short was finished."
+        done = f"Finished an interrupted change of {names}."
     if (ground.control / STAGING).exists():
         shutil.rmtree(ground.control / STAGING, ignore_errors=True)
-        done = done or "What an interrupted change had prepared was removed."
+        done = done or "Removed the prepared files of an interrupted change."
     return done
 
 
 def _carry_out(ground: Ground, journal: Journal, undo: list[Callable[[], object]]) -> None:
-    """Do all moves and write all files; each may have happened already."""
+    """Do all moves and write all files; any of them can be done already."""
     for move in journal.moves:
         _move(ground, move, journal.moment, undo)
     for relative, text in journal.files.items():
@@ -186,12 +186,12 @@ def _finish(ground: Ground, journal: Journal) -> None:
 def _move(ground: Ground, move: Move, moment: str, undo: list[Callable[[], object]]) -> None:
     target, staged = ground.base / move.place, ground.control / STAGING / moment / move.place
     if move.staged and (_inode(target) == move.inode or not os.path.lexists(staged)):
-        return  # it is in its place already, or was taken away since: what is there stays
+        return  # it was moved already, or removed since then: keep the existing files
     if os.path.lexists(target):
         place = ground.control / (
             f"{TRASH}/{move.place}/{moment}" if move.kept else f"{STAGING}/gone/{move.place}"
         )
-        if os.path.lexists(place):  # from the attempt that was cut short
+        if os.path.lexists(place):  # from the interrupted attempt
             place = place.with_name(f"{place.name}-{os.urandom(2).hex()}")
         _rename(target, place, undo)
     if move.staged:
@@ -207,7 +207,7 @@ def _rename(source: Path, target: Path, undo: list[Callable[[], object]]) -> Non
 
 
 def _locked(control: Path, how: int) -> int:
-    """Return the lock of a directory, which is made; one that another process removed is taken again."""
+    """Create the directory if necessary and return its lock; retry if another process removes the lock."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with writable(control):
         while True:
@@ -217,7 +217,7 @@ def _locked(control: Path, how: int) -> int:
                 except FileExistsError:
                     if os.path.lexists(control) and not control.is_dir():
                         raise
-            # Another command may have taken the directory or the lock away by now.
+            # Another command may have removed the directory or the lock.
             with contextlib.suppress(FileNotFoundError):
                 descriptor = os.open(control / LOCK, flags, 0o644)
                 try:
@@ -236,7 +236,7 @@ def _refuse_link(place: Path) -> None:
 
 
 def _inode(path: Path) -> int:
-    """Return what tells an entry from its copies, also after the machine starts again."""
+    """Return a number that distinguishes an entry from its copies, even after a restart of the machine."""
     try:
         return os.lstat(path).st_ino
     except OSError:
@@ -252,7 +252,7 @@ def _put_file(file: Path, data: bytes | None) -> None:
 
 
 def _sync_trees(directories: list[Path], control: Path) -> None:
-    """Bring directories with all their files to disk, links aside; many with all else that waits there."""
+    """Sync directories with all their files to disk, except links; sync the file system if there are many."""
     trees = [directory for directory in directories if not directory.is_symlink()]
     walked = [found for tree in trees for found in os.walk(tree)]
     if sum(len(files) for _, _, files in walked) > _SYNC_ONE_BY_ONE and _synced_whole(control):
@@ -264,8 +264,8 @@ def _sync_trees(directories: list[Path], control: Path) -> None:
 
 
 def _synced_whole(control: Path) -> bool:
-    """Bring the whole file system to disk, if the system can do that in one call."""
-    import ctypes  # noqa: PLC0415 - 5 ms, for this alone
+    """Sync the whole file system to disk, if the system can do that in one call."""
+    import ctypes  # noqa: PLC0415 - takes 5 ms to import
 
     descriptor = os.open(control, os.O_RDONLY)
     try:

@@ -1,1 +1,1 @@
-"""A place that skills come from → their files, fetched within limits and inspected."""
+"""Fetch the files of skills from their sources, within limits, and inspect them."""

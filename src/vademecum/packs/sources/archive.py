@@ -1,4 +1,4 @@
-"""An archive or a directory → its files, each inspected before any is written."""
+"""Open an archive or a directory, and inspect all its files before any is written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _RATIO_FROM = 10 * 1024 * 1024
 _TAR_OVERHEAD = 4096
 _PASSED_OVER = ("/.git/", "/node_modules/", "/__pycache__/")
 
-# What the libraries raise for bytes that are not what they should be.
+# The errors of the libraries for damaged data.
 _UNREADABLE = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -52,7 +52,7 @@ _UNREADABLE = (
 )
 
 
-# Bytes or skills done, and in all; the total is 0 if it is not known.
+# The bytes or skills done, and the total, or 0 if it is unknown.
 Progress = Callable[[int, int], None]
 
 
@@ -61,7 +61,7 @@ def silently(done: int, total: int) -> None:
 
 
 class SourceFile(Struct, frozen=True):
-    """One file of a source and a way to open it; with an objection, no skill may contain it."""
+    """One file of a source and a way to open it; a file with an objection must not be in a skill."""
 
     name: str
     size: int
@@ -71,7 +71,7 @@ class SourceFile(Struct, frozen=True):
 
 
 class Opened(Struct, frozen=True):
-    """All files of a source; the names in a packed one were all checked."""
+    """All files of a source; in a packed source, all names have been checked."""
 
     files: tuple[SourceFile, ...]
     packed: bool = False
@@ -80,7 +80,7 @@ class Opened(Struct, frozen=True):
 
 @contextlib.contextmanager
 def open_archive(path: Path) -> Iterator[Opened]:
-    """Open a zip or tar archive and inspect all of it; nothing is written."""
+    """Open a zip or tar archive and inspect all of it, without writing anything."""
     size = path.stat().st_size
     if size > MAX_PACKED_BYTES:
         raise PackRefused(f"{path} is larger than {MAX_PACKED_BYTES:,} bytes: nothing was installed.")
@@ -126,7 +126,7 @@ def open_path(path: Path) -> contextlib.AbstractContextManager[Opened]:
 
 
 def pieces_of(file: SourceFile) -> Iterator[bytes]:
-    """Yield the content of a file; refuse one that is damaged or not as large as it says."""
+    """Yield the content of a file; refuse one that is damaged or has another size than declared."""
     left = file.size
     try:
         with file.open() as stream:
@@ -157,7 +157,7 @@ def _zipped(file: IO[bytes], path: Path, size: int) -> Opened:
 
 
 class _Bounded:
-    """A file for `tarfile` that reads no header of more than the limit, whatever an entry says."""
+    """A file for `tarfile` that refuses to read a header above the limit."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._read = file.read
@@ -248,7 +248,7 @@ _COMPRESSED: dict[bytes, Any] = {
 
 
 def _check_end(file: IO[bytes], place: int, path: Path) -> None:
-    """Refuse anything but zeros from ``place`` to the end."""
+    """Raise ``PackRefused`` unless only zeros follow from ``place`` to the end."""
     file.seek(place)
     rest = file.read(MAX_PADDING + 1)
     if rest.strip(b"\0") or len(rest) > MAX_PADDING:

@@ -1,4 +1,4 @@
-"""Names of files in a source: checked one by one and against each other, and searched for skills."""
+"""Check the names of files in a source, alone and against each other, and find skills among them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ MAX_PATH_BYTES = 1024
 MAX_STEPS = 32
 MAX_DIRECTORIES = 20_000
 
-# What macOS adds to a zip; nobody means it as a skill.
+# macOS adds this to a zip; it is not a skill.
 _ADDED_BY_SYSTEMS = frozenset({"__MACOSX"})
 _DRIVE = re.compile(r"[A-Za-z]:")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[\d¹²³]) *(?:\..*)?\Z", re.IGNORECASE)
 
 
 class NameCheck:
-    """Check the names of one source as they come, so that a bad source is refused early."""
+    """Check the names of one source one by one, so that a bad source is refused early."""
 
     def __init__(self) -> None:
-        # By what systems take for the same path: how it is written, and whether it is a file.
+        # By the form in which systems compare paths: the spelling, and whether it is a file.
         self._known: dict[str, tuple[str, bool]] = {}
         self._directories = 0
 
@@ -51,7 +51,7 @@ class NameCheck:
                 if is_file or was_file:
                     both = is_file and was_file
                     raise refused(path, "occurs twice" if both else "is a file where a directory must be")
-                return  # and so are those around it
+                return  # and so are its parents
             self._known[key] = path, is_file
             self._directories += not is_file
             if self._directories > MAX_DIRECTORIES:
@@ -76,7 +76,7 @@ def check_name(name: str) -> str:
 
 
 def refused(name: str, reason: str) -> PackRefused:
-    """Return the refusal of one entry."""
+    """Return the error for one entry."""
     return PackRefused(f"The entry {name[:200]!r} {reason}: nothing was installed.")
 
 
@@ -107,7 +107,7 @@ def objection(name: str) -> str | None:
 
 
 def document_in(names: Iterable[str]) -> str | None:
-    """Return which of these names is the document of a skill, spelled as the index accepts it.
+    """Return the name among these that is the document of a skill, in a spelling that the index accepts.
 
     >>> document_in(["readme.md", "skill.md"]), document_in(["skill.md", "SKILL.md"])
     ('skill.md', 'SKILL.md')
@@ -135,7 +135,7 @@ def skill_places(paths: Iterable[str]) -> list[str]:
 
 
 def place_of(path: str, places: set[str]) -> str | None:
-    """Return which of these directories a path is or lies below; everything lies below "".
+    """Return the one of these directories that is or contains a path; "" contains everything.
 
     >>> place_of("a/b/c", {"a/b"}), place_of("a/bc", {"a/b"})
     ('a/b', None)

@@ -1,4 +1,4 @@
-"""A place that skills come from → their files, fetched within limits, and what the place resolved to."""
+"""Fetch the files of a source within limits, and record what the source resolved to."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ SIGNATURE_SUFFIX = ".sig"
 
 
 class Origin(Struct, frozen=True):
-    """The origin of one skill: what its source resolved to, and the address of the very bytes, if any."""
+    """The origin of one skill: what its source resolved to, and the address of exactly its bytes."""
 
     resolved: str = ""
     url: str = ""
 
 
 class Source(Struct, frozen=True):
-    """A fetched source: where its skills came from, its files, and its name for the lock.
+    """A fetched source: the origin of its skills, its files, and its name for the lock.
 
-    ``each`` has the origin of single skills if it differs; ``signature`` is the one beside an archive.
+    ``each`` has the origin of single skills if it differs; ``signature`` is the one next to an archive.
     """
 
     origin: Origin
@@ -67,7 +67,7 @@ class Fetching(Struct, frozen=True):
     def fetched(
         self, reference: Reference, name: str, *, only: Collection[str] = (), at: Origin | None = None
     ) -> Iterator[Source]:
-        """Fetch a source; ``at`` is what one skill of it once resolved to, and it must be had like that."""
+        """Fetch a source; if ``at`` is given, fetch exactly what one of its skills resolved to before."""
         at = at or Origin()
         with tempfile.TemporaryDirectory(prefix="vade-") as directory:
             aside, web = Path(directory, "fetched"), Web(self.progress)
@@ -97,7 +97,7 @@ def _archive(source: ArchiveSource, web: Web, file: Path) -> Source:
     parts = urlsplit(source.url)
     beside = urlunsplit(parts._replace(path=parts.path + SIGNATURE_SUFFIX))
     digest = web.download(source.url, file, sha256=source.sha256)
-    # Some servers forbid what does not exist.
+    # Some servers answer "forbidden" for a file that does not exist.
     signature = web.read(beside, cap=MAX_SIGNATURE_BYTES, absent={"missing", "forbidden"})
     return Source(Origin(f"sha256:{digest}"), partial(open_path, file), signature=signature)
 
@@ -113,7 +113,7 @@ def _git(source: GitSource, aside: Path, at: Origin) -> Source:
 
 def _site(url: str, only: Collection[str], web: Web, aside: Path, at: Origin) -> Source:
     if at.url:
-        # If the very bytes are gone, the list shows what there is now.
+        # If these bytes are gone, the list has the current ones.
         with contextlib.suppress(PackRefused, IntegrityFailed):
             (skill,) = only
             file = SKILL_FILE if at.url.endswith(".md") else ARCHIVE
@@ -127,7 +127,7 @@ def _site(url: str, only: Collection[str], web: Web, aside: Path, at: Origin) ->
 
 
 def local_source(path: Path, name: str = "", *, sha256: str | None = None) -> Source:
-    """Return a directory or an archive on this machine as a source, with the signature beside it."""
+    """Return a directory or an archive on this machine as a source, with the signature next to it."""
     if path.is_dir():
         return Source(Origin(), partial(open_directory, path), name or str(path))
     if not path.is_file():
@@ -149,7 +149,7 @@ class _Asked(Struct):
 
 
 class _Change(Struct):
-    """A recorded call, as far as it says which file was written or deleted, and what it contains now."""
+    """The fields of a recorded call that say which file was written or deleted, and its digest."""
 
     ok: bool = False
     asked: tuple[_Asked, ...] = ()
@@ -159,12 +159,12 @@ class _Change(Struct):
 def fetch_from_run(context: Context, name: str, aside: Path) -> None:
     """Copy the skill ``RUN_ID/NAME`` below ``aside``: the files of a directory of that name.
 
-    It is looked for among the outputs of the run, then among the files that the run wrote in the project.
+    Search the outputs of the run first, then the files that the run wrote in the project.
     """
     run_id, _, wanted = name.partition("/")
     run = read_run(runs_directory(context), run_id)
     project = (context.project_directories() or [context.cwd])[-1]
-    # A file that a later call changed counts as it was at the end.
+    # If several calls changed a file, the last one counts.
     outputs = {each.path: each for event in run.events for each in outputs_of(event, run.place)}
     listed = []
     for files, base in ((outputs, None), (_written(run.events, project), project)):
@@ -184,7 +184,7 @@ def fetch_from_run(context: Context, name: str, aside: Path) -> None:
 
 
 def _written(events: Iterable[Event], project: Path) -> dict[str, RunOutput]:
-    """Return the files that a run wrote in the project, by the names that rules have for them."""
+    """Return the files that a run wrote in the project, by their names in the rules."""
     found: dict[str, RunOutput] = {}
     for event in events:
         with contextlib.suppress(ValidationError):

@@ -1,4 +1,4 @@
-"""A repository → the files of one commit. Git fetches; nothing is checked out and nothing of it runs.
+"""Fetch the files of one commit of a repository with git, without checking it out or running its code.
 
 Objects are read from git's store by their names. Without a work tree no hook, filter or attribute of the
 repository applies, and links are only entries in a list.
@@ -32,7 +32,7 @@ MAX_COMPLAINT_CHARS = 300
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 _EXECUTABLE, _FILES = "100755", frozenset({"100644", "100755", "100664"})
 _LOOK_SECONDS = 0.05
-# The user's own settings (keys, proxies, other names for hosts) count, except those that run something.
+# The user's git settings (keys, proxies, aliases of hosts) apply, except those that run commands.
 _SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -68,7 +68,7 @@ class Repository:
         except PackRefused:
             if commit is None:
                 raise
-            # Not every server hands out a commit by its name; its branch may still lead there.
+            # Some servers do not serve a commit by its name; the branch may still point to it.
             self._fetch(source.url, source.ref or "HEAD")
         found = self._run("rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}").strip()
         if not _COMMIT.match(found):
@@ -97,7 +97,7 @@ class Repository:
         self._run("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", url, wanted)
 
     def _run(self, *words: str, most: int = MAX_FETCHED_BYTES) -> str:
-        """Run git and return its output; end it if it takes too long, or fetches or prints too much."""
+        """Run git and return its output; kill it if it takes too long, or fetches or prints too much."""
         deadline = time.monotonic() + self._seconds
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = subprocess.Popen(  # noqa: S603 - git, with addresses behind a "--"
@@ -143,7 +143,7 @@ def _files(listed: str, reader: subprocess.Popen[bytes]) -> Iterator[SourceFile]
 
 
 def _read(reader: subprocess.Popen[bytes], name: str, blob: str) -> IO[bytes]:
-    """Return an object's content, byte for byte as it was committed."""
+    """Return an object's content, exactly as it was committed."""
     assert reader.stdin is not None
     assert reader.stdout is not None
     reader.stdin.write(f"{blob}\n".encode())
@@ -157,7 +157,7 @@ def _read(reader: subprocess.Popen[bytes], name: str, blob: str) -> IO[bytes]:
 
 
 def _size_of(place: Path) -> int:
-    """Return the size of all files below a directory; those that git removes meanwhile do not count."""
+    """Return the size of all files below a directory; files that git removes meanwhile do not count."""
     total = 0
     for directory, _, names in os.walk(place):
         for name in names:

@@ -100,7 +100,7 @@ def reference_to(typed: str, *, context: Context, base: Path | None = None) -> R
 
 
 def remembered(reference: Reference, *, base: Path) -> str:
-    """Return a source as a lock stores it, which does not depend on where the project is."""
+    """Return a source as the lock stores it, independent of the location of the project."""
     match reference:
         case LocalSource(path, sha256):
             # A name alone could also mean a repository.
@@ -127,7 +127,7 @@ def git_source(typed: str) -> GitSource:
 
 
 def checked(source: GitSource) -> GitSource:
-    """Return the source, or refuse one with a part that git could take for something else."""
+    """Return the source; raise ``PackRefused`` if git could misread one of its parts."""
     scheme, _, rest = source.url.partition("://")
     if scheme.lower() in {"http", "https"}:
         hop_of(source.url)

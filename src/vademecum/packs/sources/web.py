@@ -1,7 +1,7 @@
 """Download files within limits, and the skills that a web site lists in a well-known place.
 
-A redirect never leads to a private address. Version 0.2.0 of a site's list has a digest for each skill; 0.1.0
-has only names of files.
+A redirect to a private address is refused. Version 0.2.0 of a site's list has a digest for each skill;
+version 0.1.0 has only names of files.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Web:
     def download(
         self, url: str, target: Path, *, cap: int = MAX_PACKED_BYTES, sha256: str | None = None
     ) -> str:
-        """Fetch a file and return its sha256; if another one was wanted, delete it and refuse."""
+        """Fetch a file and return its sha256; if ``sha256`` differs, delete the file and refuse."""
         with open(target, "wb") as out:
             digest = self._fetched(url, out, cap)
         if sha256 is not None and digest != sha256:
@@ -68,7 +68,7 @@ class Web:
     def read(
         self, url: str, *, cap: int = MAX_SMALL_BYTES, absent: Collection[str] = ("missing",)
     ) -> bytes | None:
-        """Return the content of a small file, or None if it fails with one of these codes."""
+        """Return the content of a small file, or None for an error with one of these codes."""
         out = io.BytesIO()
         try:
             self._fetched(url, out, cap)
@@ -100,7 +100,7 @@ class Web:
     def _taken(self, answer: httpx.Response, out: IO[bytes], cap: int, deadline: float) -> str:
         url = answer.url
         if answer.status_code in {401, 403}:
-            raise PackRefused(f"{url} may not be read (HTTP {answer.status_code}).", code="forbidden")
+            raise PackRefused(f"{url} cannot be read (HTTP {answer.status_code}).", code="forbidden")
         if answer.status_code in {404, 410}:
             raise PackRefused(f"{url} does not exist (HTTP {answer.status_code}).", code="missing")
         if not answer.is_success:
@@ -126,7 +126,7 @@ class Web:
 
 
 def led_to(url: str, first: Hop) -> str:
-    """Return an address that a host led to; one on the web must not lead to a private network."""
+    """Return the target of a redirect; raise ``PackRefused`` if a web host redirects to a private network."""
     hop = hop_of(url)
     if is_here(first.host) or hop.host == first.host:
         return url
@@ -160,7 +160,7 @@ class Site(Struct, frozen=True, rename={"schema": "$schema"}):
         return self.schema == SCHEMA
 
     def address(self, offer: Offer) -> str:
-        """Return where an offer's archive or document is."""
+        """Return the address of an offer's archive or document."""
         return led_to(urljoin(self.url, offer.url), hop_of(self.url))
 
     def wanted(self, only: Collection[str]) -> list[Offer]:
@@ -174,7 +174,7 @@ class Site(Struct, frozen=True, rename={"schema": "$schema"}):
 
 
 def find_site(url: str, web: Web) -> Site:
-    """Fetch the list of a site: the newer form first, below the address and then at the site's top."""
+    """Fetch the list of a site: the newer version first, below the address and then at the site's root."""
     paths = (WELL_KNOWN, WELL_KNOWN_BEFORE, f"/{WELL_KNOWN}", f"/{WELL_KNOWN_BEFORE}")
     is_list = urlsplit(url).path.endswith("/index.json")
     candidates = [url] if is_list else [urljoin(url, path) for path in paths]
@@ -196,7 +196,7 @@ def fetch_site(site: Site, offers: Sequence[Offer], web: Web, aside: Path) -> di
 
 
 def fetch_files(files: dict[str, str], digest: str, web: Web, aside: Path) -> Path:
-    """Fetch the files of one skill, or its archive, from their addresses; a single one has a digest."""
+    """Fetch the files of one skill, or its archive; a single file is checked against the digest."""
     is_archive = [*files] == [ARCHIVE]
     cap = MAX_PACKED_BYTES if is_archive else MAX_DOCUMENT_BYTES
     sha256 = digest.removeprefix("sha256:").lower()
@@ -209,7 +209,7 @@ def fetch_files(files: dict[str, str], digest: str, web: Web, aside: Path) -> Pa
 
 @contextmanager
 def open_fetched(places: dict[str, Path]) -> Iterator[Opened]:
-    """Open what was fetched of a site, each skill below a directory of its own name."""
+    """Open the fetched skills of a site, each below a directory of its own name."""
     files: list[SourceFile] = []
     with ExitStack() as stack:
         for name, place in places.items():
@@ -237,7 +237,7 @@ def _listing(data: bytes, url: str) -> Site:
 
 
 def _files_of(offer: Offer, site: Site) -> dict[str, str]:
-    """Return the files to fetch for a skill with their addresses; refuse an offer that cannot be right."""
+    """Return the files to fetch for a skill with their addresses; refuse an invalid offer."""
     if site.has_digests:
         scheme, _, digest = offer.digest.partition(":")
         if scheme != "sha256" or len(digest) != 64:

@@ -1,8 +1,8 @@
-"""A zip file → its entries, read in the one way that every tool reads it.
+"""Read the entries of a zip file, and refuse a file that other tools could read differently.
 
-Readers differ: some follow the directory at the end, some the headers in front of each entry, some an extra
-field. `zipfile` follows the directory, so each other statement must agree with it, and every byte must belong
-to exactly one entry.
+Readers differ: some use the directory at the end, some the headers before each entry, some an extra field.
+`zipfile` uses the directory, so the other data must agree with it, and every byte must belong to exactly one
+entry.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ZIP64, _UNICODE_PATH = 0x0001, 0x7075
 
 
 def read_zip(file: IO[bytes], path: Path, size: int) -> ZipFile:
-    """Open a zip whose entries are all checked: by its directory alone, then by their own headers."""
+    """Open a zip and check all its entries: first in its directory, then in their own headers."""
     directory, count = _find_directory(file, path, size)
     archive = ZipFile(file)
     entries = archive.infolist()
@@ -44,7 +44,7 @@ def read_zip(file: IO[bytes], path: Path, size: int) -> ZipFile:
 
 
 def _find_directory(file: IO[bytes], path: Path, size: int) -> tuple[int, int]:
-    """Return where the directory begins and how many entries it says to have, before it is parsed."""
+    """Return where the directory begins and the number of its entries, before it is parsed."""
     file.seek(max(0, size - _END.size - _MAX_COMMENT))
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
@@ -71,7 +71,7 @@ def _find_directory(file: IO[bytes], path: Path, size: int) -> tuple[int, int]:
 
 
 def _large(data: bytes, path: Path, end: int) -> tuple[int, list[int]]:
-    """Return where the record for large archives begins and what it says; it stands before its locator."""
+    """Return the position and the values of the record for large archives, which comes before its locator."""
     at = end - len(data)
     if len(data) == _END64.size + _LOCATOR.size:
         mark, length, _, _, *found = _END64.unpack_from(data)
@@ -82,7 +82,7 @@ def _large(data: bytes, path: Path, end: int) -> tuple[int, list[int]]:
 
 
 def _check_entry(entry: ZipInfo) -> None:
-    """Refuse what is not a plain file or directory; many tools write UTF-8 names without saying so."""
+    """Refuse entries that are not plain files or directories; decode names as UTF-8 even without its flag."""
     raw, mode = _raw_name(entry), entry.external_attr >> 16
     try:
         entry.filename = raw.decode()
@@ -107,7 +107,7 @@ def _raw_name(entry: ZipInfo) -> bytes:
 
 
 def _zip64_in(extra: bytes, entry: ZipInfo) -> tuple[int, ...]:
-    """Return the sizes in the field for large files; an extra field with another name is refused."""
+    """Return the sizes in the field for large files; refuse an extra field with another name."""
     found: tuple[int, ...] | None = None
     place = 0
     while place + 4 <= len(extra):
@@ -124,7 +124,7 @@ def _zip64_in(extra: bytes, entry: ZipInfo) -> tuple[int, ...]:
 
 
 def _check_layout(file: IO[bytes], entries: list[ZipInfo], path: Path, directory: int) -> None:
-    """Compare each entry with its own header; nothing may lie between two entries."""
+    """Compare each entry with its own header; refuse data between two entries."""
     ordered = sorted(entries, key=lambda entry: entry.header_offset)
     starts = [*(entry.header_offset for entry in ordered[1:]), directory]
     place = 0
@@ -133,11 +133,11 @@ def _check_layout(file: IO[bytes], entries: list[ZipInfo], path: Path, directory
             raise refused(entry.filename, "overlaps another one or leaves a gap")
         place = _end_of(file, entry, following)
     if place != directory:
-        raise PackRefused(f"{path} contains something beside its entries: nothing was installed.")
+        raise PackRefused(f"{path} contains data outside its entries: nothing was installed.")
 
 
 def _end_of(file: IO[bytes], entry: ZipInfo, following: int) -> int:
-    """Check an entry's own header and what follows its content; return where the entry ends."""
+    """Check an entry's own header and the data after its content; return where the entry ends."""
     raw = _raw_name(entry)
     file.seek(entry.header_offset)
     header = file.read(_LOCAL.size + len(raw))
@@ -152,9 +152,9 @@ def _end_of(file: IO[bytes], entry: ZipInfo, following: int) -> int:
     if _LONG_MAX in {packed, size}:
         size, packed = (next(wide, -1) if value == _LONG_MAX else value for value in (size, packed))
     elif len(large) > 1 and large[:2] not in {(size, packed), (entry.file_size, entry.compress_size)}:
-        raise refused(entry.filename, "is something else in its own header")  # as tools read it all the same
+        raise refused(entry.filename, "is something else in its own header")  # some tools would accept it
     said = (crc, packed, size)
-    if flags & _LATER:  # what is not known in front stands behind the content
+    if flags & _LATER:  # values that are unknown in the header follow the content
         said = tuple(value or known for value, known in zip(said, right, strict=True))  # type: ignore[assignment]
     if method != entry.compress_type or said != right or flags & _ENCRYPTED:
         raise refused(entry.filename, "is something else in its own header")
