@@ -376,7 +376,7 @@ def test_explaining_says_that_another_charter_decided_and_that_a_shadow_undoes_n
     (number,) = [event.number for event in run.events if event.type == "outcome"]
     stages, _ = explain_event(stage.broker.charter, run, number)
     assert stages[0].name == "exists"
-    assert "stays so" in stages[-1].text
+    assert "not rolled back" in stages[-1].text
     other = charter(VILLAGE.replace("cost: 50", "cost: 5000"), tmp_path)
     stages, _ = explain_event(other, run, number)
     assert (stages[0].name, stages[0].holds) == ("charter", None)

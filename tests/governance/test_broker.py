@@ -241,7 +241,7 @@ def test_an_engine_that_fails_changes_nothing() -> None:  # M3
     assert agent.state == {"budget": 60, "elevated": False}
     assert outcome.reasons[0].message == "The engine failed in 'act' (RuntimeError: no bricks)"
     unknown = broker_of(skill(implementation_mapping="gone"), {"act": fail}).propose(agent, "act")
-    assert "The engine has no function 'gone': there are act." in unknown.reasons[0].message
+    assert "The engine has no function 'gone': it has act." in unknown.reasons[0].message
 
 
 def test_an_engine_whose_exception_fails_too_has_an_outcome() -> None:
@@ -253,7 +253,7 @@ def test_an_engine_whose_exception_fails_too_has_an_outcome() -> None:
         raise Mute
 
     outcome = broker_of(skill(), {"act": fail}).propose(resident(), "act")
-    assert outcome.reasons[0].message == "The engine failed in 'act' (Mute: without words)"
+    assert outcome.reasons[0].message == "The engine failed in 'act' (Mute: no message)"
 
 
 def test_an_interruption_changes_nothing() -> None:

@@ -124,8 +124,8 @@ def test_the_shared_state_and_what_an_intent_says() -> None:
     ("text", "words"),
     [
         ("", "empty"), ("   ", "empty"), ("a b", "at 'b'"), ("a >", "not complete"), ("(a", "at '\\('"),
-        ("a < b < c", "compares twice"), ("a = 1", "'='"), ("f(x)", "no functions"), ("has(a, b)", "no functions"),
-        ("__import__('os')", "no functions"), ("a[0]", "not a condition"), ("a.b()", "no functions"),
+        ("a < b < c", "compares twice"), ("a = 1", "'='"), ("f(x)", "the only function"), ("has(a, b)", "the only function"),
+        ("__import__('os')", "the only function"), ("a[0]", "not a condition"), ("a.b()", "the only function"),
         ("lambda: 1", "':'"), ("a if b else c", "at 'if'"), ("a; b", "';'"), ("a and", "not complete"),
         ("a.", "not complete"), ("has(1)", "name"), ("'open", "'"), ("a not b", "at 'b'"), ("a ** 2", "at '\\*'"),
         ("1" * 50, "characters"), ("1e999", "too large"), ("a @ b", "'@'"), ("{}", "'{'"), ("a\nb", "at 'b'"),

@@ -105,7 +105,7 @@ def test_a_charter_as_it_is_found_loads_with_remarks(tmp_path: Path) -> None:
     assert found.valid
     assert {(problem.code, problem.severity) for problem in found.problems} == {("unknown-key", "warning")}
     assert [problem.line for problem in found.problems] == [1, 2, 5, 7, 7, 8, 9]
-    assert "kept aside" in found.problems[0].message
+    assert "has no effect" in found.problems[0].message
     rest = charter(WILD, tmp_path).skills["rest"]
     assert (rest.output_schema, rest.implementation_mapping) == ({}, "sim.noop")
     assert rest.institutional_constraints["season"] == ("wet", "dry")

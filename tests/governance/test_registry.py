@@ -104,7 +104,7 @@ def test_register_and_get() -> None:  # M2
 @pytest.mark.parametrize(
     ("definition", "words"),
     [
-        (SkillDefinition("elevate"), "there already"),
+        (SkillDefinition("elevate"), "exists already"),
         (SkillDefinition("x", preconditions=["a >"]), "is not complete"),
         (SkillDefinition("x", institutional_constraints={"cost": -1}), "at least 0"),
         (SkillDefinition("x", institutional_constraints={"cost": "-1"}), "at least 0"),

@@ -1,9 +1,9 @@
-"""Decide who may do what, when, at what cost and changing what, by a charter.
+"""Let a charter decide who may do what, when, at what cost, and with which changes.
 
 Read the modules in this order: ``definitions`` (the values), ``conditions`` (their language), ``state``
-(compared and undone), ``check`` (the rules of one skill), ``roles``, ``charter`` (all skills and roles) with
-``reading`` (its file), ``broker`` (intent → outcome), ``audit`` (the record), ``guard`` (an agent with real
-skills) and ``batch`` (a whole population).
+(compare and undo changes), ``check`` (the rules of one skill), ``roles``, ``charter`` (all skills and roles)
+with ``reading`` (its file), ``broker`` (carry out intents), ``audit`` (the record), ``guard`` (an agent with
+real skills) and ``batch`` (a whole population).
 
 >>> from vademecum.governance import Actor, Broker, Functions, SkillDefinition, SkillRegistry
 >>> registry = SkillRegistry([SkillDefinition("rest", implementation_mapping="rest")])

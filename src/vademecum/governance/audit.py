@@ -1,4 +1,4 @@
-"""Write outcomes as events of a run, decide recorded intents again, and explain a decision check by check."""
+"""Record outcomes as events of a run, decide recorded intents again, and explain decisions."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ MAX_REMEMBERED = 100_000
 DIGEST_CHARS = 23  # "sha256:" and sixteen digits; all of it is in the event `charter`
 LARGEST = 2**1000  # a larger number has more digits than Python reads
 
-# What only the engine and the state tell: it failed, was interrupted, replaced the agent's own attributes, or
-# the state was not plain data.
+# Reasons that come from the engine or the state: the engine failed, was interrupted or replaced attributes of
+# the agent, or the state was not plain data.
 BY_ENGINE = frozenset({"engine", "interrupted", "replaced", "state"})
 AFTER = BY_ENGINE | {"state-change", "write-permission"}
 
@@ -45,7 +45,7 @@ _NUMBERS = frozenset({int, float, bool})
 
 
 class RecordedOutcome(Struct, omit_defaults=True, gc=False):
-    """One outcome as it is in a record, without empty values."""
+    """One outcome in the form of a record, without empty values."""
 
     charter: str
     step: int
@@ -65,12 +65,12 @@ class RecordedOutcome(Struct, omit_defaults=True, gc=False):
 
     @property
     def facts(self) -> Facts:
-        """Return the state, the shared state and the parameters, as far as the record has them."""
+        """Return the recorded part of the state, the shared state and the parameters."""
         return facts_of(from_json(self.state), from_json(self.parameters))
 
 
 class Audit:
-    """Write outcomes into a record, many at a time: at the end of each step, or when enough are waiting.
+    """Write outcomes into a record in blocks: at the end of each step, or when enough are waiting.
 
     >>> from pathlib import Path
     >>> from vademecum.governance import Actor, Broker, Functions, SkillDefinition, SkillRegistry
@@ -92,7 +92,7 @@ class Audit:
         self._waiting: list[bytes] = []
         self._digest = ""
         self._charter: tuple[Charter, int] | None = None  # the one on record, and how many skills it had
-        # The same few texts come again and again.
+        # The same few texts occur many times.
         self._mask = lru_cache(MAX_REMEMBERED)(lambda key, text: masked(text, secrets, name=key))
 
     def charter(self, charter: Charter) -> None:
@@ -159,10 +159,10 @@ Mask = Callable[[str, str], str]
 
 
 def as_json(value: Any, mask: Mask, key: str = "", depth: int = 0) -> Any:
-    """Return a value as a record has it, with masked texts.
+    """Return a value in the form of a record, with masked texts.
 
-    A value that JSON does not have is a mapping with one key that begins with ``$``; an unknown object is its
-    text.
+    A value that JSON cannot represent is a mapping with one key that begins with ``$``; an unknown object is
+    its text.
 
     >>> as_json({"debt": float("inf"), "cells": [None]}, lambda key, text: text)
     {'debt': {'$float': 'inf'}, 'cells': [None]}
@@ -187,7 +187,7 @@ def as_json(value: Any, mask: Mask, key: str = "", depth: int = 0) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """Return the value that ``as_json`` wrote.
+    """Return the value from the form that ``as_json`` writes.
 
     >>> from_json({"debt": {"$float": "inf"}})
     {'debt': inf}
@@ -207,7 +207,7 @@ def from_json(value: Any) -> Any:
 
 
 def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed:
-    """Decide every recorded intent again; with ``charter``, by another charter than the recorded one.
+    """Decide every recorded intent again, by the recorded charter or by ``charter``.
 
     >>> from pathlib import Path
     >>> from vademecum.governance import Actor, Audit, Broker, Functions, SkillDefinition, SkillRegistry
@@ -248,9 +248,9 @@ def replay_outcomes(run: PastRun, *, charter: Charter | None = None) -> Replayed
 
 
 def _complete(run: PastRun) -> Iterator[Event]:
-    """Yield the events of a run; those of earlier versions get the charter and the steps that they lack.
+    """Yield the events of a run; add the charter and the steps that records of earlier versions lack.
 
-    Such a record keeps its charter in a file, and does not say when an agent last did a skill.
+    Such a record keeps its charter in a file, and does not contain when an agent last did a skill.
     """
     kept, last = False, dict[tuple[Any, Any], int]()
     for event in run.events:
@@ -284,7 +284,7 @@ def _charged(row: RecordedOutcome, charter: Charter) -> Charge | None:
 
 
 class _Verdict(NamedTuple):
-    """An outcome, as far as a charter decides it."""
+    """The part of an outcome that a charter decides."""
 
     codes: tuple[str, ...]
     approved: bool = False
@@ -309,7 +309,7 @@ def _decided(row: RecordedOutcome, charter: Charter, recorded: Charter) -> _Verd
     changes = tuple((key, from_json(old), from_json(new)) for key, (old, new) in row.changes.items())
     paid = _charged(row, recorded) if then <= AFTER else None
     if paid is not None:
-        _, changes = paid.split(changes)  # what was paid then was not written by the engine
+        _, changes = paid.split(changes)  # the recorded cost is not a change by the engine
     after = () if failed else charter.objections(row.agent_type, row.proposed, changes).reasons
     undone = failed or (bool(after or by_engine) and not row.shadow)
     return _Verdict(
@@ -353,7 +353,7 @@ def stages_of(charter: Charter, skill_id: str, agent_type: str, result: Validati
     if check is None:
         return [Stage("exists", holds=False, text="it is not in the charter", reasons=result.reasons)]
     skill, bits = check.skill, result.bits
-    parameters = ", ".join(skill.output_schema) or ("none are taken" if bits & Clause.PARAMETERS else "")
+    parameters = ", ".join(skill.output_schema) or ("none are accepted" if bits & Clause.PARAMETERS else "")
     asked: list[tuple[str, int, str]] = [
         ("role", Clause.ROLE, "" if charter.roles is None else "the role may propose it"),
         ("type", Clause.TYPE, f"for {', '.join(skill.eligible_agent_types)}"),
@@ -365,7 +365,7 @@ def stages_of(charter: Charter, skill_id: str, agent_type: str, result: Validati
     stages = [Stage("exists", holds=True, text=skill.description or skill_id)]
     for name, mask, text in asked:
         holds = not bits & mask if text or bits & mask else None
-        stages.append(Stage(name, holds, text or "nothing asked", result.only(mask).reasons))
+        stages.append(Stage(name, holds, text or "no requirement", result.only(mask).reasons))
     may = ", ".join(skill.allowed_state_changes) or "nothing"
     if charter.roles is not None:
         may += f"; the role may write {', '.join(charter.roles.role_of(agent_type).writes) or 'nothing'}"
@@ -383,12 +383,12 @@ def explain_event(charter: Charter, run: PastRun, number: int) -> tuple[list[Sta
     row, now = msgspec.convert(found.data, RecordedOutcome), charter.digest
     stages = stages_of(charter, row.proposed, row.agent_type, _checked(row, charter))
     if not now.startswith(row.charter):
-        text = f"another one decided then, {row.charter}…; this is {now[: len(row.charter)]}…"
+        text = f"the run had another charter, {row.charter}…; this is {now[: len(row.charter)]}…"
         stages.insert(0, Stage("charter", holds=None, text=text))
     reasons = tuple(Reason(**reason) for reason in row.reasons if reason["code"] in AFTER)
     if reasons:
         undone = "it was carried out and rolled back"
-        stays = "it was carried out, and stays so: the charter was in shadow mode"
+        stays = "it was carried out and not rolled back: the charter was in shadow mode"
         text = undone if row.rolled_back else stays
         stages.append(Stage("changes", holds=False, text=text, reasons=reasons))
     about = f"event {number}: {row.agent} ({row.agent_type}) wanted {row.proposed} at step {row.step}"

@@ -1,12 +1,12 @@
 """Check a skill for a whole population at once, over columns, with the same bits as the single check.
 
-Columns are named as conditions name fields, ``house.floor`` and ``params.amount`` included. ``type`` contains
+Columns have the names that conditions use, such as ``house.floor`` and ``params.amount``. ``type`` contains
 the agents' types, and ``last.SKILL`` the step at which each agent last did a skill, negative for never. A
 column that does not exist is missing for all agents; a masked row, and ``MISSING``, for that agent.
 
-Conditions are evaluated over arrays of flags, floats or texts. If a row could fail by itself (a missing
-value, a division by zero, a text where a number is needed), or numpy would give another result than Python
-(large numbers, columns of mixed objects), the rows are checked one by one.
+Conditions are evaluated over arrays of flags, floats or texts. If a single row could fail (a missing
+value, a division by zero, a text instead of a number), or numpy would give another result than Python (large
+numbers, columns of mixed objects), the rows are checked one by one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMPY_KEEPS = ({int}, {float}, {bool}, {str})
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The answers: ``allowed`` for each row, and ``bits``, the reasons as the single check has them.
+    """The results: ``allowed`` for each row, and ``bits``, the same reasons as in the single check.
 
     ``result`` returns the single check of one row, with its reasons.
     """
@@ -54,8 +54,8 @@ def batch(  # noqa: PLR0913 - what a check depends on
 ) -> Batch:
     """Check a skill for every agent; ``agents`` is a dictionary of columns, or a data frame.
 
-    Each row is checked by itself, against the state before the batch. If the column ``type`` contains
-    numbers, which is much faster, ``types`` has their names.
+    Each row is checked separately, against the state before the batch. The column ``type`` can contain
+    numbers, which is much faster; then ``types`` contains their names.
     """
     check, population = charter.registry.skill_check(skill_id), _Population(agents, types)
     if check is None:
@@ -79,10 +79,10 @@ def batch(  # noqa: PLR0913 - what a check depends on
 def _clauses(
     charter: Charter, check: SkillCheck, population: _Population, step: int, world: Mapping[str, Any]
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the bit of each clause, with the rows for which it is true."""
+    """Yield the bit of each clause, with the rows for which the clause holds."""
     skill, rights = check.skill, charter.rights
     if population.said:
-        raise NotVector  # what each agent says is checked by itself
+        raise NotVector  # parameters are checked one agent at a time
     yield Clause.PARAMETERS, not any(parameter.required for parameter in skill.output_schema.values())
     yield Clause.ROLE, population.are_of(lambda name: rights.check_skill(name, skill.skill_id).valid)
     yield Clause.TYPE, population.are_of(check.is_for)
@@ -94,7 +94,7 @@ def _clauses(
 
 
 def _failing(clauses: Iterator[tuple[int, Any]], size: int) -> NDArray[np.uint64]:
-    """Return the bits of the clauses that do not hold, for each row; eight of them share a byte."""
+    """Return for each row the bits of the clauses that do not hold; eight bits share a byte."""
     by_byte: dict[int, NDArray[np.uint8]] = {}
     for bit, holds in clauses:
         if holds is not True:
@@ -138,8 +138,8 @@ class _Population:
         return all(may) if all(may) or not any(may) else np.asarray(may)[self.codes]
 
     def row(self, row: int, check: SkillCheck) -> tuple[c.State, dict[str, Any], dict[str, int]]:
-        """Return one agent as the single check takes it: its state, its parameters and its last steps."""
-        # A path without a column of its own may lead into a column of dictionaries.
+        """Return the arguments of the single check for one agent: state, parameters and last steps."""
+        # A path without its own column can lead into a column of dictionaries.
         names = [name if name in self._agents else name.partition(".")[0] for name in check.reads]
         state, _, _ = facts_of(dict(self._cells(names, row)), EMPTY)
         params = {name.removeprefix("params."): value for name, value in self._cells(self.said, row)}
@@ -149,7 +149,7 @@ class _Population:
         return state, params, last
 
     def _cells(self, names: Iterable[str], row: int) -> Iterator[tuple[str, Any]]:
-        """Yield the values of a row, without those that are missing."""
+        """Yield the values of a row that are not missing."""
         for name in names:
             column = self.column(name)
             value = MISSING if column is None else column[row]
@@ -188,7 +188,7 @@ def _array(values: Any) -> Array:
 
 
 class NotVector(Exception):
-    """These rows cannot be computed as arrays with the same result."""
+    """Raised if arrays would not give the same result for these rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def _constant(value: Any) -> Array:
 
 
 def _usual(values: Array) -> Array:
-    """Return flags and texts as they are, and numbers as floats."""
+    """Return flags and texts unchanged, and numbers as floats."""
     kind = values.dtype.kind
     if kind in "bU":
         return values
@@ -260,7 +260,7 @@ def _usual(values: Array) -> Array:
 
 
 def _exact(values: Array) -> Array:
-    """Return floats that may stand for integers."""
+    """Return the floats if they represent integers exactly."""
     if (np.abs(values) >= EXACT).any():
         raise NotVector
     return values

@@ -1,4 +1,4 @@
-"""Check an intent, charge it, let the engine carry it out, and commit or undo what changed."""
+"""Check an intent, charge it, let the engine carry it out, and commit or undo the changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_ALTERNATIVES = 20
 
 
 class Engine(Protocol):
-    """Carry out what was approved: change the agent's state and the shared state, and nothing else.
+    """Carry out approved intents: change the agent's state and the shared state, and nothing else.
 
     Only these two are compared; the states of other agents are not. An engine does not propose while it acts.
     An engine that takes parameters also has ``execute(func_name, agent, parameters)``, as ``Functions`` has.
@@ -56,7 +56,7 @@ class Engine(Protocol):
     """
 
     def call(self, func_name: str, agent: GovernedAgent, /) -> Any:
-        """Do what ``implementation_mapping`` names; an exception is a failure, and is undone."""
+        """Execute the function ``implementation_mapping``; after an exception the changes are undone."""
 
 
 class Functions:
@@ -81,12 +81,12 @@ class Functions:
         function = self._functions.get(func_name)
         if function is None:
             known = ", ".join(sorted(self._functions)[:20]) or "none"
-            raise CharterRefused(f"The engine has no function {func_name!r}: there are {known}.")
+            raise CharterRefused(f"The engine has no function {func_name!r}: it has {known}.")
         return function(agent, **parameters)
 
 
 class CheckedIntent(Struct, gc=False):
-    """An intent that was checked: who proposed it, what was found, and what was taken for it."""
+    """A checked intent: the agent that proposed it, the result, and the cost that was charged."""
 
     agent: GovernedAgent
     step: int
@@ -94,7 +94,7 @@ class CheckedIntent(Struct, gc=False):
     agent_type: str
     state: State
     intent: Intent
-    mapping: str  # what carries the skill out
+    mapping: str  # the function, script or tool of the skill
     check: SkillCheck | None
     result: ValidationResult
     seen: Mapping[str, Any]
@@ -102,7 +102,7 @@ class CheckedIntent(Struct, gc=False):
     charge: Charge | None = None
 
     def replaced(self) -> dict[str, Any]:
-        """Return the agent's own attributes that the engine replaced, as they were."""
+        """Return the former values of the agent's attributes that the engine replaced."""
         found: dict[str, Any] = {}
         if getattr(self.agent, "state", None) is not self.state:
             found["state"] = self.state
@@ -113,7 +113,7 @@ class CheckedIntent(Struct, gc=False):
 
 
 class Broker:
-    """Stand between agents and the engine: nothing is executed that was not checked.
+    """Check every intent of an agent before the engine executes it.
 
     One proposal is handled at a time, from the check to the commit, also if several threads propose. A skill
     that is registered later is known from the next proposal on.
@@ -155,7 +155,7 @@ class Broker:
 
     @property
     def world(self) -> State:
-        """Return the shared state; change it, it cannot be replaced."""
+        """Return the shared state, which can be changed but not replaced."""
         return self._world
 
     def propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
@@ -173,8 +173,8 @@ class Broker:
     def negotiate(self, agent: GovernedAgent, ask: Callable[[str], Intent | str]) -> ActionOutcome:
         """Ask for an intent, again if it can be corrected, and fall back on the default skill.
 
-        ``ask`` gets the feedback on the last intent, and returns the next one. An intent that the state alone
-        rules out is not asked about twice.
+        ``ask`` gets the feedback on the last intent, and returns the next one. If the state alone rules
+        out an intent, do not ask again.
         """
         feedback = ""
         for _ in range(self.policy.retries + 1):
@@ -222,7 +222,7 @@ class Broker:
             return self.step
 
     def approve(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent | ActionOutcome:
-        """Check an intent that the caller carries out itself: charge it and note it, without waiting for it.
+        """Check, charge and note an intent that the caller itself carries out.
 
         Return a decision for ``settle``, or the outcome if it is denied. Other proposals are decided in the
         meantime, with the cost paid and the cooldown begun.
@@ -236,7 +236,7 @@ class Broker:
             return decision
 
     def settle(self, decision: CheckedIntent, error: BaseException | None = None) -> ActionOutcome:
-        """Record what came of an approved intent; with ``error``, give back its cost and its cooldown."""
+        """Record the outcome of an approved intent; with ``error``, undo its cost and its cooldown."""
         charge, skill_id = decision.charge, decision.intent.skill_id
         with self.ledger.lock:
             if error is None:
@@ -249,10 +249,10 @@ class Broker:
             return self._close(decision, after=_failed(decision, error))
 
     def _decide(self, agent: GovernedAgent, intent: Intent) -> CheckedIntent:
-        """Check an intent against the charter as it is now."""
+        """Check an intent against the current charter."""
         if self._audit is not None:
             self._audit.charter(self.charter)
-        skill_id: Any = intent.skill_id  # callers may pass anything, and change it later
+        skill_id: Any = intent.skill_id  # callers can pass anything, and change it later
         skill_id = skill_id if isinstance(skill_id, str) else shown(skill_id)
         intent = Intent(skill_id, copied(intent.parameters) if intent.parameters else {})
         name, kind, step = agent.id, agent.type, self.step
@@ -265,7 +265,7 @@ class Broker:
         return CheckedIntent(agent, step, name, kind, facts[0], intent, mapping, check, result, seen, last)
 
     def _propose(self, agent: GovernedAgent, intent: Intent | str) -> ActionOutcome:
-        """Check an intent, let the engine act, compare the state with what it was, and commit or undo."""
+        """Check an intent, let the engine act, compare the state before and after, and commit or undo."""
         decision = self._decide(agent, intent if isinstance(intent, Intent) else Intent(intent))
         shadow, before = self.policy.shadow, None
         if decision.check is None or (decision.result.bits and not shadow):
@@ -323,7 +323,7 @@ class Broker:
         executed: bool = False,
         after: ValidationResult = VALID,
     ) -> ActionOutcome:
-        """Return and record the outcome; ``after`` was found when the engine had acted."""
+        """Return and record the outcome; ``after`` contains the reasons found after the engine had acted."""
         result, intent, charge = decision.result.plus(after), decision.intent, decision.charge
         correctable = Clause.UNKNOWN if decision.check is None else decision.check.correctable
         feedback = ""
@@ -359,7 +359,7 @@ def _undo(decision: CheckedIntent, before: StateSnapshot | None) -> None:
 
 
 def _replaced(names: Iterable[str]) -> ValidationResult:
-    text = "The agent's {} was replaced: it stays the same, only what is in the state may change"
+    text = "The engine replaced the agent's {}: it can change only the content of the state"
     found = [Reason("replaced", "allowed_state_changes", name, None, text.format(name)) for name in names]
     return refusal(*found, bits=Clause.AFTERWARDS)
 
@@ -368,8 +368,8 @@ def _failed(decision: CheckedIntent, error: BaseException) -> ValidationResult:
     mapping, kind = decision.mapping, type(error).__name__
     try:
         words = str(error)
-    except Exception:  # noqa: BLE001 - it is the engine's own, and an act always has an outcome
-        words = "without words"
+    except Exception:  # noqa: BLE001 - the engine's error; every intent has an outcome
+        words = "no message"
     if isinstance(error, StateRefused):
         text = f"The state cannot be compared: {words}"
         reason = Reason("state", "allowed_state_changes", None, "plain data", text)

@@ -1,4 +1,4 @@
-"""Combine the checks of all skills with roles, load both from a file, and decide by them."""
+"""Combine the checks of all skills with roles, load both from a file, and decide about intents."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class SkillRegistry:
     def register(self, skill: SkillDefinition) -> None:
         """Add a skill, or raise ``CharterRefused`` if its id is taken or its definition is wrong."""
         if skill.skill_id in self.checks:
-            raise CharterRefused(f"The skill {skill.skill_id!r} is there already: choose another skill_id.")
+            raise CharterRefused(f"The skill {skill.skill_id!r} exists already: choose another skill_id.")
         check = SkillCheck(skill, strict=self.strict)
         wrong = [text for _, _, text in check.problems]
         for key in skill.institutional_constraints:
@@ -110,7 +110,7 @@ class SkillRegistry:
         return None if found is None else found.skill
 
     def skill_check(self, skill_id: Any) -> SkillCheck | None:
-        """Return the check of a skill, or ``None``; a model may say anything, also what cannot be a key."""
+        """Return the check of a skill, or ``None``; a model can send any value as an id."""
         return self.checks.get(skill_id) if isinstance(skill_id, str) else None
 
     def check_eligibility(self, skill_id: str, agent_type: str) -> ValidationResult:
@@ -130,13 +130,13 @@ class SkillRegistry:
         return found.check(agent_type, (state, shared, EMPTY), EMPTY, 0).only(bits)
 
     def get_execution_mapping(self, skill_id: str) -> str | None:
-        """Return what carries a skill out: a function of the engine, a script or a tool."""
+        """Return the implementation of a skill: a function of the engine, a script or a tool."""
         skill = self.get(skill_id)
         return None if skill is None else skill.implementation_mapping
 
 
 class Charter:
-    """A registry and roles, which decide. Without roles, eligibility alone says who may propose a skill.
+    """A registry and roles, which decide about intents. Without roles, only eligibility limits agents.
 
     >>> from vademecum.governance import Actor
     >>> move = SkillDefinition("move", preconditions=["age < 70", "savings > 10"])
@@ -171,12 +171,12 @@ class Charter:
 
     @property
     def digest(self) -> str:
-        """Return the hash of everything that decides."""
+        """Return the hash of everything that the decisions depend on."""
         return digest_of(self.to_json())
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Charter:
-        """Return the charter that ``to_json`` wrote.
+        """Return the charter from the form that ``to_json`` writes.
 
         A document without ``strict`` is from a version in which strict was the default.
         """
@@ -188,7 +188,7 @@ class Charter:
         return cls(registry, None if roles is None else found)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the charter as a record keeps it."""
+        """Return the charter in the form of a record."""
         whole: dict[str, Any] = {"skills": [skill.to_json() for skill in self.skills.values()]}
         if self.registry.default_skill is not None:
             whole["default_skill"] = self.registry.default_skill
@@ -232,9 +232,9 @@ class Charter:
         step: int = 0,
         ledger: Ledger = _NOTHING,
     ) -> list[str]:
-        """Return the skills that an agent can carry out now, with some parameters."""
+        """Return the skills that an agent can carry out now with suitable parameters."""
         check = partial(self.check, world=world, step=step, ledger=ledger)
-        found = list(self.registry.checks.items())  # a skill may be registered meanwhile
+        found = list(self.registry.checks.items())  # another thread can register a skill meanwhile
         return [name for name, each in found if not check(name, agent).bits & ~each.correctable]
 
     def objections(self, agent_type: str, skill_id: str, changes: Sequence[Change]) -> ValidationResult:
@@ -304,7 +304,7 @@ def load_charter(path: str | Path) -> Charter:
 
 
 def lint_charter(path: str | Path) -> Linted:
-    """Read a charter file and return everything that is wrong with it.
+    """Read a charter file and return all its problems.
 
     >>> _ = Path("skill_registry.yaml").write_text("skills: [{skill_id: rest, colour: blue}]")
     >>> [(problem.code, problem.severity) for problem in lint_charter("skill_registry.yaml").problems]
@@ -324,7 +324,7 @@ def lint_charter(path: str | Path) -> Linted:
 
 
 def lint_text(text: str) -> Linted:
-    """Read a charter's text and return everything that is wrong with it."""
+    """Read a charter's text and return all its problems."""
     draft = read_draft(text)
     registry = roles = None
     if all(problem.severity != "error" for problem in draft.problems):

@@ -1,7 +1,7 @@
-"""Compile a definition, check all rules of one skill at once, and put into words what does not hold.
+"""Compile a definition, check all rules of one skill at once, and explain which do not hold.
 
-A check returns one bit for each clause that does not hold, with what it observed. The words for the reasons
-are found when a caller reads them.
+A check returns one bit for each clause that does not hold, with the observed values. The texts of the reasons
+are made when a caller reads them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ DEFAULT_PURSE = "budget"
 MAX_CONDITIONS = 48  # each has one of the 64 bits of a result, and the other checks have sixteen
 MAX_STEPS = 2**31
 CONSTRAINTS = ("cost", "pays_with", "cooldown")
-# What YAML 1.1 takes for true or false; here it would be the name of a field.
+# Words that YAML 1.1 reads as true or false; here they would be names of fields.
 _YES_OR_NO = frozenset({"yes", "no", "on", "off", "y", "n"})
 _PURSE = re.compile(r"(world\.)?[^\W\d]\w*")
 LIKE = 0.8  # how similar a key is to a known one to be a misspelling of it
 
-# The key of a definition that is wrong, a code and a sentence.
+# A wrong key of a definition, a code and a sentence.
 Wrong = tuple[str, str, str]
 
 
@@ -100,9 +100,9 @@ def _cooldown(written: Any, problems: list[Wrong]) -> int:
 
 
 def _affordable(cost: c.Tree, purse: c.Path) -> c.Tree:
-    """Return the condition that a purse can pay a cost, which is at least zero."""
+    """Return the condition that a purse can pay a cost that is at least zero."""
     if isinstance(cost, c.Constant) and isinstance(cost.value, int):
-        return c.Compare(">=", purse, cost)  # a whole number can be subtracted from whatever is not less
+        return c.Compare(">=", purse, cost)  # an integer can be subtracted from any value that is not less
     nothing, left = c.Constant(0), c.Compute("-", purse, cost)
     return c.Join("and", c.Compare(">=", cost, nothing), c.Compare(">=", left, nothing))
 
@@ -136,7 +136,7 @@ def wrong_parameters(schema: Mapping[str, Parameter], given: Any) -> Iterator[Re
 class SkillCheck:
     """Check a skill by its definition, whose conditions and constraints are compiled once.
 
-    ``problems`` contains what is wrong with the definition. With a problem it must not be used.
+    ``problems`` contains the problems of the definition. A check with problems must not be used.
 
     >>> check = SkillCheck(SkillDefinition("move", preconditions=["age < 70"]))
     >>> check.check("resident", ({"age": 71}, {}, {}), {}, 0).message
@@ -152,7 +152,7 @@ class SkillCheck:
         self.cost = _cost(written.get("cost", 0), self.problems)
         self.purse = _purse(written.get("pays_with", DEFAULT_PURSE), self.problems)
         self.cooldown = _cooldown(written.get("cooldown", 0), self.problems)
-        # The conditions and the cost, each with its bit and how strictly it is read.
+        # The conditions and the cost, each with its bit and whether it is strict.
         self.clauses = [
             (Clause.FIRST_CONDITION << n, each.tree, strict) for n, each in enumerate(self.conditions)
         ]
@@ -193,7 +193,7 @@ class SkillCheck:
     def check(self, agent_type: str, facts: Facts, last: Mapping[str, int], step: int) -> ValidationResult:
         """Check an intent; ``last`` contains the step at which the agent last did each skill."""
         said, skill, types = facts[2], self.skill, self._types
-        # As `is_for` says; a call of it would cost a twentieth of the whole check.
+        # The same as `is_for`, whose call would cost a twentieth of the whole check.
         bits = 0 if agent_type in types or EVERYBODY in types else Clause.TYPE
         if (said or skill.output_schema) and any(wrong_parameters(skill.output_schema, said)):
             bits |= Clause.PARAMETERS
@@ -276,7 +276,7 @@ def _failed(condition: Condition, test: c.Function, facts: Facts, may: MayRead) 
 
 
 def _may(path: c.Path, may: MayRead) -> bool:
-    """Return whether a reader may see a path; parameters are what the agent said itself."""
+    """Return whether a reader may see a path; parameters come from the agent itself."""
     return path.is_parameter or may(str(path))
 
 
@@ -297,6 +297,6 @@ def facts_of(seen: Mapping[str, Any], params: Any) -> Facts:
 
 
 def not_found(skill_id: str) -> ValidationResult:
-    """Return the result for a skill that does not exist."""
+    """Return the result for an unknown skill."""
     text = f"Skill {shown(skill_id)} not found in registry"
     return refusal(Reason("not-found", "skills", MISSING, skill_id, text), bits=Clause.UNKNOWN)

@@ -1,10 +1,10 @@
-"""The language of conditions: parse a text into a tree, and turn the tree into a Python function.
+"""Parse conditions into trees, and turn the trees into Python functions.
 
-Only this grammar is accepted, and nothing is run. Operators and their precedence are Python's: ``or``,
-``and``, ``not``, comparisons, ``+ -``, ``* / %``, and a minus sign. ``||``, ``&&`` and ``!`` are the same,
-except that ``!`` is as close as a minus sign. Values are numbers, texts, ``true``, ``false``, lists,
+Only this grammar is accepted, and no code is run. Operators and their precedence are Python's: ``or``,
+``and``, ``not``, comparisons, ``+ -``, ``* / %``, and a minus sign. ``||``, ``&&`` and ``!`` mean the same,
+except that ``!`` binds as tightly as a minus sign. Values are numbers, texts, ``true``, ``false``, lists,
 ``has(path)``, and paths such as ``house.floor``. Names and values are replaced before Python's parser sees
-the text, so that a field may be called ``class`` or ``预算``.
+the text, so that a field can be called ``class`` or ``预算``.
 
 By default a field counts as true or false as in Python, and a missing field is ``None``. In strict mode only
 booleans and numbers are true or false, and a missing field makes the condition fail, also under ``not``.
@@ -61,12 +61,12 @@ class Path(Struct, frozen=True):
     parts: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the path as it is written."""
+        """Return the path in the form of a condition."""
         return ".".join(self.parts)
 
     @property
     def is_parameter(self) -> bool:
-        """Return whether the path leads to what the intent says."""
+        """Return whether the path leads to a parameter of the intent."""
         return len(self.parts) > 1 and self.parts[0] == "params"
 
 
@@ -89,7 +89,7 @@ class Not(Struct, frozen=True):
 
 
 class Join(Struct, frozen=True):
-    """Two conditions; the right one is evaluated only if the left one has not decided."""
+    """Two conditions; the right one is evaluated only if the left one does not decide."""
 
     by: Literal["and", "or"]
     left: Tree
@@ -220,7 +220,7 @@ class _Parser:
             case ast.Call(func=ast.Name(id=name), args=[argument]) if self._values[int(name[1:])] == "has":
                 return Has(self._path(argument))
             case ast.Call():
-                raise self._wrong("has a call: there are no functions besides has(…)")
+                raise self._wrong("has a call: has(…) is the only function")
         raise self._wrong("is not a condition: write fields, comparisons, and, or, not")
 
     def _path(self, node: ast.expr) -> Path:
@@ -232,7 +232,7 @@ class _Parser:
             names = [self._values[int(part[1:])] for part in (node.id, *reversed(parts))]
             if all(isinstance(name, str) and name != "has" for name in names):
                 return Path(tuple(map(str, names)))
-        raise self._wrong("has something else where a field's name should be")
+        raise self._wrong("has something else instead of a field's name")
 
     def _number(self, text: str) -> int | float:
         if len(text) > MAX_NUMBER_CHARS:
@@ -244,7 +244,7 @@ class _Parser:
 
 
 def _where(words: list[tuple[str, str]], offset: int) -> str:
-    """Return which word Python's parser stopped at."""
+    """Return a message with the word at which Python's parser stopped."""
     position = 1
     for word, python in words:
         position += len(python) + 1
@@ -254,7 +254,7 @@ def _where(words: list[tuple[str, str]], offset: int) -> str:
 
 
 State = Mapping[str, Any]
-# What a condition is about: the agent's own state, the shared state and the intent's parameters.
+# The values that a condition reads: the agent's state, the shared state and the intent's parameters.
 Facts = tuple[State, State, State]
 Function = Callable[[Facts], Any]
 
@@ -281,7 +281,7 @@ COMPUTE: dict[Sign, Callable[[Any, Any], Any]] = {
 
 
 class NotThere(KeyError):
-    """A path, its argument, leads to nothing."""
+    """Raised if the path in its argument does not exist."""
 
 
 def test_of(tree: Tree, *, strict: bool) -> Function:
@@ -336,7 +336,7 @@ def value_of(tree: Tree, *, strict: bool) -> Function:
 
 
 def rooted(parts: Sequence[str]) -> tuple[int, Sequence[str]]:
-    """Return which of the three mappings a path begins in, and its parts from there."""
+    """Return the mapping of the three that a path begins in, and the remaining parts."""
     root = ROOTS.get(parts[0], 0) if len(parts) > 1 else 0
     return root, parts[1:] if root else parts
 
@@ -344,7 +344,7 @@ def rooted(parts: Sequence[str]) -> tuple[int, Sequence[str]]:
 def read(path: Path, default: Any) -> Function:
     """Return a function with the value at a path, or ``default`` if there is none."""
     root, parts = rooted(path.parts)
-    if len(parts) == 1 and not path.is_parameter:  # what is said may be no mapping
+    if len(parts) == 1 and not path.is_parameter:  # parameters may not be a mapping
         (name,) = parts
         return lambda facts: facts[root].get(name, default)
 
@@ -375,7 +375,7 @@ def _path(path: Path, *, strict: bool) -> Function:
 
 
 def _inside(item: Any, items: Any) -> bool:
-    # Python finds the very same object in a list, also NaN, which is not equal to itself.
+    # Python finds the identical object in a list, even NaN, which is not equal to itself.
     return item in items and bool(item == item)  # noqa: PLR0124
 
 
@@ -386,14 +386,14 @@ def number_of(tree: Tree, *, strict: bool = True) -> Function:
 
 
 def _number(value: Any) -> Any:
-    """Return a number or a boolean as it is; a text is not multiplied, and is neither true nor false."""
+    """Return a number or a boolean; raise ``TypeError`` for other values."""
     if isinstance(value, int | float):
         return value
     raise TypeError("not a number")
 
 
 def strict_differs(tree: Tree) -> bool:
-    """Return whether strict mode could decide a condition differently; in doubt it could.
+    """Return whether strict mode could decide a condition differently; if in doubt, true.
 
     >>> [strict_differs(parse(text)) for text in ("age > 3", "insured", "not insured", "kind != 'farm'")]
     [False, True, True, True]
@@ -410,7 +410,7 @@ def strict_differs(tree: Tree) -> bool:
         case Compare(by="==" | "!=" | "in" | "not in") if paths_of(tree):
             return True
         case Compare() | Compute():
-            # A missing operand denies in both modes; a condition inside of one is looked at.
+            # A missing operand denies in both modes; check a condition inside an operand.
             operands = (tree.left, tree.right)
             return any(strict_differs(each) for each in operands if not isinstance(each, Path | Constant))
         case _:

@@ -31,7 +31,7 @@ _TYPES: dict[Kind, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class SkillDefinition:
-    """One skill: who may use it, when, at what cost, what it may change, and what carries it out.
+    """One skill: who may use it, when, at what cost, what it may change, and its implementation.
 
     Lists and mappings are copied, and cannot be changed. ``extra`` keeps the keys of a charter file that this
     version does not know; nothing reads them. A value of the wrong type raises ``CharterRefused``.
@@ -68,7 +68,7 @@ class SkillDefinition:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SkillDefinition:
-        """Return the definition that ``to_json`` wrote."""
+        """Return the definition from the form that ``to_json`` writes."""
         known = {each.name for each in fields(cls)} - {"extra"}
         values: dict[str, Any] = {"eligible_agent_types": (), "extra": {}}
         for key, value in document.items():
@@ -77,7 +77,7 @@ class SkillDefinition:
         return cls(**values | {"output_schema": {name: Parameter(**keys) for name, keys in schema.items()}})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the definition as a charter file has it, without empty values."""
+        """Return the definition in the form of a charter file, without empty values."""
         whole = {each.name: _thawed(getattr(self, each.name)) for each in fields(self)}
         extra: dict[str, Any] = whole.pop("extra")
         return {key: value for key, value in whole.items() if value not in ("", [], {})} | extra
@@ -103,12 +103,12 @@ class Parameter:
             object.__setattr__(self, key, _frozen(getattr(self, key)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the parameter as a charter file has it, without empty values."""
+        """Return the parameter in the form of a charter file, without empty values."""
         whole = {each.name: _thawed(getattr(self, each.name)) for each in fields(self)}
         return {key: value for key, value in whole.items() if value not in (None, []) and value is not False}
 
     def objection(self, value: Any) -> str | None:
-        """Return what a value must be and is not, or ``None`` if it is allowed."""
+        """Return the requirement that a value does not meet, or ``None`` if it is allowed."""
         if not isinstance(value, _TYPES[self.type]) or (isinstance(value, bool) and self.type != "boolean"):
             return f"a {self.type}" if self.type != "integer" else "an integer"
         if isinstance(value, float) and not isfinite(value):
@@ -127,7 +127,7 @@ class Parameter:
 def texts(name: str, written: Sequence[str]) -> tuple[str, ...]:
     """Return a list of texts as a tuple, or raise ``CharterRefused``.
 
-    Python would take a text for a list of letters, and could go through a generator only once.
+    Python would treat a text as a list of letters, and could read a generator only once.
 
     >>> texts("eligible_agent_types", "resident")
     Traceback (most recent call last):
@@ -179,7 +179,7 @@ class Intent(Struct, frozen=True):
 class GovernedAgent(Protocol):
     """An id, a type that eligibility and roles refer to, and a state of plain data.
 
-    The state is a dictionary of the agent's own. Any object with these three is a governed agent, such as an
+    Each agent has its own state, a dictionary. Any object with these three is a governed agent, such as an
     agent of a simulation; ``Actor`` is the simplest.
 
     >>> class Household:
@@ -201,12 +201,12 @@ class GovernedAgent(Protocol):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return the agent's present state."""
+        """Return the agent's current state."""
 
 
 @dataclass(slots=True)
 class Actor:
-    """An agent with an id, a type and a state, and nothing else.
+    """An agent with only an id, a type and a state.
 
     >>> Actor("mayor", "government", {"budget": 800}).state["budget"]
     800
@@ -218,7 +218,7 @@ class Actor:
 
 
 class Missing(Struct, frozen=True):
-    """The value of what does not exist."""
+    """The value of a field that does not exist."""
 
     def __repr__(self) -> str:
         """Return the word that messages use."""
@@ -251,23 +251,23 @@ class Reason(Struct, frozen=True):
 
 # Returns whether a reader may see the value of a state key.
 MayRead = Callable[[str], bool]
-# Makes the reasons for some bits from what was observed, without the values that the reader may not see.
+# Makes the reasons for some bits from the observed values, without those that the reader may not see.
 Explain = Callable[[int, tuple[Any, ...], MayRead], Iterable[Reason]]
 
 
 class Clause:
-    """The bits of a ``ValidationResult``, one for each clause; each precondition has one of its own."""
+    """The bits of a ``ValidationResult``, one for each clause and each precondition."""
 
     UNKNOWN, ROLE, TYPE, PARAMETERS, COST, COOLDOWN = 1, 2, 4, 8, 16, 32
-    AFTERWARDS = 2048  # found when the engine had acted
+    AFTERWARDS = 2048  # found after the engine had acted
     FIRST_CONDITION = 1 << 16
     CONDITIONS = -FIRST_CONDITION  # the bits of all preconditions
 
 
 class ValidationResult(Struct, frozen=True):
-    """The result of a check: valid, or every reason why not. In a condition it is true or false.
+    """The result of a check: valid, or every reason why not. Its truth value is ``valid``.
 
-    Reasons are put into words when they are read, from what was observed at the check.
+    The texts of the reasons are made when they are read, from the values observed at the check.
 
     >>> from vademecum.governance import SkillRegistry
     >>> registry = SkillRegistry([SkillDefinition("build", "", ["government"])])
@@ -299,12 +299,12 @@ class ValidationResult(Struct, frozen=True):
         return () if self.explain is None else tuple(self.explain(self.bits, self.observed, may))
 
     def only(self, bits: int) -> ValidationResult:
-        """Return the part of the result that is about some clauses."""
+        """Return the part of the result for these clauses."""
         left = self.bits & bits
         return ValidationResult(left, self.explain, self.observed) if left else VALID
 
     def plus(self, other: ValidationResult) -> ValidationResult:
-        """Return both results in one, with the reasons of this one first."""
+        """Return both results combined, with the reasons of this one first."""
         if not other.bits:
             return self
 
@@ -340,7 +340,7 @@ class BrokerPolicy:
     """How a broker handles denials.
 
     ``retries`` is how often ``negotiate`` asks again for an intent that can be corrected. With ``feedback``
-    each denial has a text for a model. With ``shadow`` the broker decides and records, and enforces nothing.
+    each denial has a text for a model. With ``shadow`` the broker decides and records, but enforces nothing.
 
     >>> BrokerPolicy(shadow=True)
     BrokerPolicy(retries=1, feedback=True, shadow=True)
@@ -384,7 +384,7 @@ class ActionOutcome(Struct, frozen=True):
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Return every reason against it, found before or after it was executed."""
+        """Return every reason against the intent, found before or after it was executed."""
         return self.result.reasons
 
 

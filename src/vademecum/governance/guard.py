@@ -1,4 +1,4 @@
-"""Make a charter the guard of a session: each act of an agent becomes an intent for the broker."""
+"""Guard a session with a charter: each act of an agent becomes an intent for the broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vademecum.session.base import Kind, Result
 
 T = TypeVar("T")
 
-# With these codes a tool says that it did not begin. After any other code something may have happened.
+# With these codes a tool has not begun. With any other code it can have had effects.
 NOT_BEGUN = frozenset(
     {
         "arguments", "changed", "declined", "denied", "dependencies", "file-refused", "header", "interpreter",
@@ -42,8 +42,8 @@ class CharterGuard:
     the mapping ``skill:NAME/scripts/FILE``, a tool by one with ``tool:NAME``. Every script and tool call that
     was carried out is a step. A run and its children share one guard.
 
-    The charter decides and charges before an act, and settles after it. It keeps no lock in between, so a
-    question to a person, or a long script, does not hold up other acts.
+    The charter decides and charges before an act, and settles after it. It holds no lock in between, so a
+    question to a person, or a long script, does not delay other acts.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class CharterGuard:
     def act(
         self, kind: Kind, name: str, parameters: Mapping[str, object], do: Callable[[], T], *, record: Record
     ) -> T:
-        """Do it and return what ``do`` returns, or raise ``Denied`` with every reason."""
+        """Call ``do`` and return its result, or raise ``Denied`` with every reason."""
         if kind == "skill":
             self._select(name, record)
             return do()
@@ -66,7 +66,7 @@ class CharterGuard:
             broker, audit = self._broker(record)
             skill_id = self._definition(f"{'skill' if kind == 'script' else 'tool'}:{name}", parameters)
             while skill_id is None and name in self._charter.registry.checks:
-                name += "?"  # an id alone does not allow what it does not map to
+                name += "?"  # the id of a definition does not allow an act that it does not map to
             decision = broker.approve(self.agent, Intent(skill_id or name, dict(parameters)))
             if isinstance(decision, ActionOutcome):
                 audit.flush()
@@ -87,7 +87,7 @@ class CharterGuard:
         return found
 
     def _broker(self, record: Record) -> tuple[Broker, Audit]:
-        """Return the broker of a run, at the present step."""
+        """Return the broker of a run, at the current step."""
         if record not in self._brokers:
             self._brokers = {each: kept for each, kept in self._brokers.items() if not each.is_closed}
             audit, charter = Audit(record, secrets=record.secrets), self._charter
@@ -98,7 +98,7 @@ class CharterGuard:
         return broker, audit
 
     def _definition(self, mapping: str, said: Mapping[str, object]) -> str | None:
-        """Return the first definition of a mapping that allows it, else the first that is for this agent."""
+        """Return the first definition of a mapping that allows the act, else the first for this agent."""
         skills = self._charter.skills.items()
         known = [name for name, skill in skills if skill.implementation_mapping == mapping]
 
@@ -109,7 +109,7 @@ class CharterGuard:
         return min(known, key=obstacles, default=None)
 
     def _select(self, name: str, record: Record) -> None:
-        """Let a skill be selected if one of its definitions is feasible, or raise ``Denied``."""
+        """Record whether one of a skill's definitions is feasible; raise ``Denied`` if not."""
         with self.ledger.lock:
             broker, _ = self._broker(record)
             own = [skill_id for skill_id, skill in self._charter.skills.items() if _is_of(skill, name)]
@@ -125,7 +125,7 @@ class CharterGuard:
 
 
 def _is_of(definition: SkillDefinition, name: str) -> bool:
-    """Return whether a definition is of a skill: by its script, or by its id if it maps to no other."""
+    """Return whether a definition belongs to a skill: by its script, or by its id if it has no script."""
     script = SCRIPT.fullmatch(definition.implementation_mapping)
     if script is not None:
         return script["skill"] == name

@@ -1,6 +1,6 @@
-"""Read a charter file's text into definitions and roles, and find every problem, with its line.
+"""Read a charter file into definitions and roles, and find every problem, with its line.
 
-The YAML becomes plain data, and a table of the line of every path, such as ``skills[0].preconditions[1]``.
+The YAML becomes plain data, and a table with the line of every path, such as ``skills[0].preconditions[1]``.
 Anchors, aliases and tags are refused; depth and size are capped.
 """
 
@@ -24,7 +24,7 @@ from vademecum.nearest import nearest
 from vademecum.skill.skill import Problem, Severity
 from vademecum.wildcards import matches_exactly
 
-# Takes a value, its place and the draft; returns what is kept of it.
+# Takes a value, its place and the draft; returns the value to keep.
 _Read = Callable[[Any, str, "Draft"], Any]
 MAX_DEPTH = 16
 MAX_NODES = 2_000_000
@@ -45,7 +45,7 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~
 
 @dataclass(slots=True)
 class Draft:
-    """The content of a charter file, as far as it could be read, with the line of every path."""
+    """The readable content of a charter file, with the line of every path."""
 
     skills: dict[str, SkillCheck] = field(default_factory=dict)  # by their places: ``skills[0]``
     default_skill: str | None = None
@@ -53,10 +53,10 @@ class Draft:
     roles: dict[str, Role] | None = None
     problems: list[Problem] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)  # numbers and booleans as they are written
+    words: dict[str, str] = field(default_factory=dict)  # numbers and booleans as the file spells them
 
     def wrong(self, code: str, message: str, place: str, *, severity: Severity = "error") -> None:
-        """Add a problem at a path; what is not in the file has the line of what should contain it."""
+        """Add a problem at a path; a path that is not in the file gets the line of its parent."""
         while place not in self.lines and place:
             place = place[: max(place.rfind("."), place.rfind("["), 0)]
         line = self.lines.get(place, 1)
@@ -105,7 +105,7 @@ def _refuse(text: str, draft: Draft) -> None:
             raise yaml.MarkedYAMLError(problem="it is too deep or too large", problem_mark=event.start_mark)
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None) or getattr(event, "tag", None):
             draft.lines[""] = event.start_mark.line + 1
-            draft.wrong("invalid-yaml", "Anchors, aliases and tags are not used: write the value itself.", "")
+            draft.wrong("invalid-yaml", "Anchors, aliases and tags are not allowed: write the value.", "")
 
 
 def _plain(node: Any, place: str, draft: Draft) -> Any:
@@ -120,7 +120,7 @@ def _plain(node: Any, place: str, draft: Draft) -> Any:
             inner = f"{place}.{name}" if place else name
             draft.lines[inner] = key.start_mark.line + 1
             if name in found:
-                text = f"The key {name!r} is there twice: remove one of them."
+                text = f"The key {name!r} occurs twice: remove one of them."
                 draft.wrong("duplicate-key", text, inner)
             found[name] = _plain(value, inner, draft)
         return found
@@ -148,7 +148,7 @@ def _typed(text: str) -> str | int | float | bool | None:
 def _keys(
     written: Any, place: str, draft: Draft, known: Mapping[str, _Read], other: Sequence[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values of known keys, without wrong ones, and the unknown keys, which are kept aside.
+    """Return the valid values of known keys, and the unknown keys with their values.
 
     A misspelled key is an error; ``other`` are keys that belong elsewhere.
     """
@@ -166,7 +166,7 @@ def _keys(
         elif near := nearest(key, (*known, *other), like=LIKE):
             draft.wrong("unknown-key", f"There is no key {key!r}: did you mean {near!r}?", inner)
         else:
-            text = f"The key {key!r} is not known: it is kept aside and enforces nothing."
+            text = f"The key {key!r} is not known: it is kept and has no effect."
             draft.wrong("unknown-key", text, inner, severity="warning")
     return values, extra
 
@@ -175,7 +175,7 @@ def _skill(written: Any, place: str, draft: Draft) -> None:
     extra: dict[str, Any] = {}
     schema = written.get("output_schema") if isinstance(written, dict) else None
     if isinstance(schema, dict) and ("properties" in schema or isinstance(schema.get("type"), str)):
-        text = "output_schema is a JSON Schema and is kept aside: write NAME: {type, min, max, enum}."
+        text = "output_schema is a JSON Schema and has no effect: write NAME: {type, min, max, enum}."
         draft.wrong("unknown-key", text, f"{place}.output_schema", severity="warning")
         extra["json_schema"] = written.pop("output_schema")
     values, unknown = _keys(written, place, draft, _SKILL, CONSTRAINTS)
@@ -184,12 +184,12 @@ def _skill(written: Any, place: str, draft: Draft) -> None:
     values = {"skill_id": "", "eligible_agent_types": (EVERYBODY,), **values}
     if "implementation_mapping" not in written:
         name = values["implementation_mapping"] = values["skill_id"]
-        text = f"implementation_mapping is missing: the engine is asked for {name!r}."
+        text = f"implementation_mapping is missing: the engine will run {name!r}."
         draft.wrong("missing-key", text, place, severity="warning")
     if "skill_id" not in written:
         draft.wrong("missing-key", "The key 'skill_id' is missing.", place)
     if "eligible_agent_types" not in written:
-        text = "The key 'eligible_agent_types' is missing: write eligible_agent_types: [\"*\"] for everybody."
+        text = "The key 'eligible_agent_types' is missing: write eligible_agent_types: [\"*\"] for all types."
         draft.wrong("missing-key", text, place)
     if not values["skill_id"]:
         return
@@ -220,7 +220,7 @@ def _parameter(written: Any, place: str, draft: Draft) -> Parameter:
 
 
 def _list_of(read: _Read, *, empty: str = "") -> _Read:
-    """Return a function that reads a list; ``empty`` is the problem if nothing is in it."""
+    """Return a function that reads a list; ``empty`` is the problem of an empty list."""
 
     def read_all(written: Any, place: str, draft: Draft) -> Any:
         if not isinstance(written, list):
@@ -240,12 +240,12 @@ def _mapping_of(read: _Read) -> _Read:
 
 
 def _value(accepts: Callable[[Any], bool], otherwise: str) -> _Read:
-    """Return a function that returns a value as it is, or notes what it should be."""
+    """Return a function that returns an accepted value, or notes the problem ``otherwise``."""
     return lambda value, place, draft: value if accepts(value) else _wrong(otherwise, place, draft)
 
 
 def _text(value: Any, place: str, draft: Draft) -> Any:
-    """Return a text, or a number or boolean as it is written."""
+    """Return a text, or a number or boolean as the file spells it."""
     if isinstance(value, str | int | float) and str(value).strip():
         return draft.words.get(place, str(value))
     return _wrong("is not a text: write one", place, draft)
@@ -298,14 +298,14 @@ _PARAMETER: dict[str, _Read] = {
 
 
 def _lint(draft: Draft) -> None:
-    """Add to a draft every problem that shows only when its parts are compared."""
+    """Add the problems that appear only when the parts of a draft are compared."""
     places: dict[str, str] = {}  # of the skills, by their ids
     for place, check in draft.skills.items():
         name = check.skill.skill_id
         first = places.setdefault(name, place)
         if first != place:
             line = draft.lines[f"{first}.skill_id"]
-            text = f"The skill {name!r} is there already, on line {line}: choose another skill_id."
+            text = f"The skill {name!r} exists already, on line {line}: choose another skill_id."
             draft.wrong("duplicate-id", text, f"{place}.skill_id")
     _references(places, draft)
     _reach(places, draft)
@@ -349,7 +349,7 @@ def _reach(skills: Mapping[str, str], draft: Draft) -> None:
 
 
 def _strictness(draft: Draft) -> None:
-    """Say which conditions ``strict: true`` could decide differently."""
+    """Warn about conditions that ``strict: true`` could decide differently."""
     if draft.strict:
         return
     places = [
@@ -361,5 +361,5 @@ def _strictness(draft: Draft) -> None:
     if places:
         lines = dict.fromkeys(str(draft.lines[place]) for place in places[:MAX_SHOWN])
         shown = ", ".join(lines) + (" …" if len(places) > MAX_SHOWN else "")
-        text = f"strict: true could deny more, where a field is missing or not a boolean: lines {shown}."
+        text = f"strict: true could deny more if a field is missing or not a boolean: lines {shown}."
         draft.wrong("not-strict", text, places[0], severity="warning")

@@ -1,4 +1,4 @@
-"""Say which skills an agent type may propose, and which state keys it may read and write."""
+"""Define which skills an agent type may propose, and which state keys it may read and write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_REMEMBERED = 10_000
 
 @lru_cache(MAX_REMEMBERED)
 def covered(key: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a key, or one that contains it, is among the patterns.
+    """Return whether the patterns match a key, or one that contains it.
 
     A shared key begins with ``world.``, and only a pattern that begins with it matches it: ``*`` means all of
     the agent's own keys.
@@ -67,14 +67,14 @@ class Role:
             object.__setattr__(self, key, texts(key, getattr(self, key)))
 
     def to_json(self) -> dict[str, list[str]]:
-        """Return the role as a charter file has it."""
+        """Return the role in the form of a charter file."""
         return {"skills": list(self.skills), "reads": list(self.reads), "writes": list(self.writes)}
 
 
 @dataclass(frozen=True, slots=True)
 class RoleEnforcer:
-    """The roles by agent type; ``*`` is the role of every type without one. A type without a role may
-    do nothing.
+    """The roles by agent type; ``*`` is the role of every type without its own. A type without a role may do
+    nothing.
 
     >>> roles = RoleEnforcer({"insurer": Role(["set_premium"], reads=["*"], writes=["world.premium_rate"])})
     >>> roles.check_write("insurer", "world.subsidy_rate").message
@@ -114,7 +114,7 @@ class RoleEnforcer:
         return refusal(Reason(f"{verb}-permission", f"roles: {verb}s", key, list(patterns), text))
 
     def view(self, agent: GovernedAgent, *, world: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return a copy of what an agent may read: its own keys, and the shared ones under ``world``."""
+        """Return a copy of the keys that an agent may read: its own, and the shared ones under ``world``."""
         reads = tuple(self.role_of(agent.type).reads)
         seen = _part(agent.state, reads, "")
         if world is not None:
@@ -122,16 +122,16 @@ class RoleEnforcer:
         return seen
 
     def to_json(self) -> dict[str, Any]:
-        """Return the roles as a charter file has them."""
+        """Return the roles in the form of a charter file."""
         return {name: role.to_json() for name, role in self.roles.items()}
 
 
-# Without roles, every type may propose every skill, and read and write all of its own and all shared keys.
+# Without roles, every type may propose every skill, and read and write all its own and all shared keys.
 UNRESTRICTED = RoleEnforcer({EVERYBODY: Role(["*"], ["*", f"{SHARED}*"], ["*", f"{SHARED}*"])})
 
 
 def _part(state: Mapping[str, Any], reads: tuple[str, ...], prefix: str) -> dict[str, Any]:
-    """Return a copy of the part of a mapping that may be read."""
+    """Return a copy of the readable part of a mapping."""
     whole, others = _divided(tuple(state), reads, prefix)
     seen = {key: state[key] for key in whole}
     if not FLAT.issuperset(map(type, seen.values())):

@@ -1,7 +1,7 @@
-"""Compare a state before and after an action, by path and value, and put it back in place.
+"""Compare a state before and after an action, by path and value, and restore it in place.
 
 A state is plain data: numbers, texts, booleans, ``None``, lists, and dictionaries with text keys. Anything
-else is refused with its place, because a change inside it could not be seen or undone.
+else is refused with its path, because a change inside it could not be detected or undone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ALLOWED = "a state contains numbers, texts, booleans, None, lists and dictionar
 
 
 class StateRefused(ValueError):
-    """A state contains something that is not plain data."""
+    """Raised if a state contains something that is not plain data."""
 
 
 class StateSnapshot:
@@ -51,7 +51,7 @@ class StateSnapshot:
 
     def __init__(self, state: State, world: State) -> None:
         self._state, self._world = state, world
-        # Each list and dictionary once, with a copy of its own content; what restoring puts back.
+        # Each list and dictionary once, with a copy of its content, which `restore` puts back.
         self._contents: Contents = {}
         self._own = self._copy_of(state, "", "the agent's state")
         self._shared = self._copy_of(world, SHARED, "the shared state")
@@ -88,9 +88,9 @@ Contents = dict[int, tuple[Any, Any]]
 
 
 def _copy(value: Any, path: str, contents: Contents, left: list[int] | None = None, depth: int = 0) -> Any:
-    """Return a copy of plain data without aliases, and note the content of each list and dictionary.
+    """Return a copy of plain data without aliases, and record the content of each list and dictionary.
 
-    ``left`` counts the values that are still allowed.
+    ``left`` contains the number of values that are still allowed.
     """
     kind = type(value)
     if kind in FLAT or (kind.__module__ == "numpy" and isinstance(value, float | str)):
@@ -143,7 +143,7 @@ def _changes(before: State, now: State, prefix: str) -> Iterator[Change]:
 
 
 def equal(old: Any, new: Any) -> bool:
-    """Return whether two values are equal and of one type throughout; NaN is equal to NaN."""
+    """Return whether two values are equal and have equal types throughout; NaN is equal to NaN."""
     if old is new:
         return True
     if type(old) is not type(new):
@@ -156,7 +156,7 @@ def equal(old: Any, new: Any) -> bool:
 
 
 def copied(value: Any, depth: int = 0) -> Any:
-    """Return a copy of lists and mappings, however deep, and any other value as it is.
+    """Return a deep copy of lists and mappings, and any other value unchanged.
 
     >>> rooms = ["hall"]
     >>> seen = copied({"rooms": rooms})
@@ -175,7 +175,7 @@ def copied(value: Any, depth: int = 0) -> Any:
 
 @dataclass(slots=True)
 class Ledger:
-    """The step at which each agent last did each skill: what cooldowns depend on.
+    """The step at which each agent last did each skill, for cooldowns.
 
     Brokers that share a ledger decide one proposal at a time, under its ``lock``. ``busy`` is true while an
     engine acts.
@@ -191,7 +191,7 @@ class Ledger:
     lock: threading.RLock = field(default_factory=threading.RLock, compare=False, repr=False)
 
     def add(self, skill_id: str, *, agent_id: str, step: int) -> None:
-        """Note that an agent did a skill."""
+        """Record that an agent did a skill."""
         self.agents.setdefault(agent_id, {})[skill_id] = step
 
     def take_back(self, skill_id: str, *, agent_id: str, step: int, before: int | None) -> None:
@@ -218,7 +218,7 @@ class Charge(Struct, frozen=True, gc=False):
     def split(self, changes: Sequence[Change]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
         """Return the changes with that of the purse first, and those that the charge did not make.
 
-        A purse that is full again was filled.
+        If the purse has its former value again, the engine refilled it.
         """
         after = next((new for key, _, new in changes if key == self.path), self.before)
         others = tuple(change for change in changes if change[0] != self.path)
