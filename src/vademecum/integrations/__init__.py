@@ -1,1 +1,1 @@
-"""Other programs’ way in: the tools a model uses, for any framework."""
+"""Offer skills to other programs: tools for a model in any framework."""

@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework: skills as its own skills, which it loads, reads and runs after its approvals."""
+"""Offer skills to Microsoft Agent Framework as its own skills, which it loads, reads and runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def skills_provider(kit: Toolkit | None = None) -> SkillsProvider:
     """Return a provider for ``Agent(client, context_providers=[skills_provider()])``.
 
     The framework asks for approval before every script. If the toolkit has an approver, it is asked as well.
-    Skills and files that a rule asks about are refused. Names must be ASCII here, so others are left out.
+    Skills and files that need an approval are refused. Skills whose names are not ASCII are left out.
     """
     kit = kit or Toolkit(client="agent-framework")
     skills = [_KitSkill(kit, skill) for skill in kit.skills if is_plain(skill.name)]
@@ -61,7 +61,7 @@ class _KitScript(SkillScript):
         self._kit = kit
 
     async def run(self, skill: FrameworkSkill, args: Any = None, **_: Any) -> Any:
-        """Run it in the sandbox; the framework has got its approval by now."""
+        """Run the script in the sandbox; the framework has already asked for approval."""
         words = args if isinstance(args, list) else _options(args or {})
         call = {"skill": skill.frontmatter.name, "relative_path": self.name, "args": list(map(str, words))}
         approver = None if self._kit.has_approver else Consent()

@@ -1,4 +1,4 @@
-"""Google's Agent Development Kit: skills as a toolset that brings its own instructions."""
+"""Offer skills to Google's Agent Development Kit as a toolset with its own instructions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Seen = dict[str, list[tuple[str, types.Part]]]
 
 
 class SkillToolset(BaseToolset):
-    """For ``Agent(tools=[SkillToolset()])``; the skills of this place by default.
+    """A toolset for ``Agent(tools=[SkillToolset()])``, by default with the skills of this directory.
 
-    A call that needs approval asks for a confirmation, unless the toolkit has an approver. What went wrong is
-    told to the model as ``{"error": ...}``. The no of an approver ends the run.
+    A call that needs approval asks for a confirmation, unless the toolkit has an approver. The model gets
+    errors as ``{"error": ...}``. If an approver refuses, the run ends.
     """
 
     def __init__(self, kit: Toolkit | None = None) -> None:
@@ -35,7 +35,7 @@ class SkillToolset(BaseToolset):
         ]
 
     async def process_llm_request(self, *, tool_context: Any, llm_request: Any) -> None:
-        """Tell the model which skills there are, and show it the pictures and documents of results."""
+        """Add the list of skills, and the pictures and documents of results, to the request."""
         if told := self.kit.system_prompt():
             llm_request.append_instructions([told])
         for name, part in self._seen.pop(tool_context.invocation_id, ()):
@@ -60,7 +60,7 @@ class _SkillTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> dict[str, str]:
-        """Call it, in a thread; ask for a confirmation if it needs approval."""
+        """Call the tool in a thread; ask for a confirmation if it needs approval."""
         call_id = tool_context.function_call_id or ""
         given = tool_context.tool_confirmation
         answer = None if given is None else yes_or_no(given.confirmed)

@@ -1,4 +1,4 @@
-"""LangChain and LangGraph: skills as tools, and as a middleware that brings tools and prompt together."""
+"""Offer skills to LangChain and LangGraph as tools, or as a middleware with tools and a prompt."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _CHECKPOINTER = "__pregel_checkpointer"
 def skill_tools(kit: Toolkit | None = None) -> list[BaseTool]:
     """Return tools for ``bind_tools``, ``ToolNode`` or ``create_agent``.
 
-    What went wrong is a message with the status "error". In a graph with a checkpointer, a call that needs
-    approval interrupts the graph, unless the toolkit has an approver; the no of an approver ends the run.
+    An error is a message with the status "error". In a graph with a checkpointer, a call that needs approval
+    interrupts the graph, unless the toolkit has an approver; if an approver refuses, the run ends.
     """
     kit = kit or Toolkit(client="langchain")
     return [_tool(kit, schema) for schema in kit.schemas("anthropic")]
@@ -49,7 +49,7 @@ def _tool(kit: Toolkit, schema: dict[str, Any]) -> BaseTool:
 
 
 class SkillsMiddleware(AgentMiddleware[Any, Any, Any]):
-    """For ``create_agent(model, middleware=[SkillsMiddleware()])``: the tools, and which skills there are."""
+    """A middleware with tools and skills: ``create_agent(model, middleware=[SkillsMiddleware()])``."""
 
     def __init__(self, kit: Toolkit | None = None) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def _called(
 
 
 def _call_id() -> str | None:
-    """Return the step of the graph, which is the same when it is resumed; none if it cannot be resumed."""
+    """Return the step of the graph, which stays the same when it resumes, or None if it cannot resume."""
     try:
         found = get_config()["configurable"]
     except (KeyError, RuntimeError):

@@ -1,4 +1,4 @@
-"""``SkillsManager``: skills for an agent in six plain functions that answer with text, come what may."""
+"""Define ``SkillsManager``: skills for an agent in six plain functions, which return errors as text."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Files a skill needs lie in its `references/`, `assets/` and `scripts/`. `vade ne
 
 
 class SkillsManager:
-    """The skills below one directory, of an index that exists already, or of this place.
+    """The skills below one directory, of an existing index, or of this directory.
 
     Without an argument these are the skills below ``DOCUMENT_ROOT/skills`` if that environment variable is
-    set, else those that ``build_index()`` finds. The disk is looked at on every call, so that a new skill is
-    found at once. Functions return what was asked for, or a sentence that says why not. ``create`` makes a
-    directory that does not exist, with a README.
+    set, else those that ``build_index()`` finds. Every call looks at the disk, so that it finds a new skill
+    at once. Functions return the result, or a sentence that says why there is none. ``create`` creates a
+    missing directory, with a README.
 
     >>> from vademecum import BUILTIN_ROOT
     >>> manager = SkillsManager(BUILTIN_ROOT)
@@ -56,11 +56,11 @@ class SkillsManager:
             write_atomic(Path(self._given) / "README.md", README.encode())
 
     def list_skills(self) -> list[str]:
-        """Return the names of all skills; none if the directory does not exist."""
+        """Return the names of all skills; empty if the directory does not exist."""
         return [skill.name for skill in self._session().view.offered]
 
     def get_skill_content(self, name: str) -> str:
-        """Return the whole SKILL.md of a skill, its name matched whole and in any case."""
+        """Return the whole SKILL.md of a skill; upper and lower case of the name do not matter."""
         try:
             return self._session().show(name, whole=True).text
         except SkillNotFound as error:
@@ -82,7 +82,7 @@ class SkillsManager:
         return self._text(calls.GetSkillScriptPath(skill_name, script_name), skill_name)
 
     def list_skill_assets(self, skill_name: str) -> list[str]:
-        """Return the relative paths of a skill's files; none for an unknown skill."""
+        """Return the relative paths of a skill's files; empty for an unknown skill."""
         result = self._session().call(calls.ListSkillAssets(skill_name))
         return [] if result.code else list(json.loads(result.text.partition("\n")[0]))
 
@@ -91,7 +91,7 @@ class SkillsManager:
         return self._not_found(name, result.text) if result.code == "skill-not-found" else result.text
 
     def _session(self) -> Session:
-        """Return the skills as they are now; what a rule denies stays denied, and no question is asked."""
+        """Return a session with the current skills, in which questions are approved and denials stay."""
         index = self._given
         if index is None:
             index = index_here(self._place.context)

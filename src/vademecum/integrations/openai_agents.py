@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK: skills as function tools."""
+"""Offer skills to the OpenAI Agents SDK as function tools."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ with extra("openai-agents"):
 
 
 def skill_tools(kit: Toolkit | None = None) -> list[Tool]:
-    """Return tools for ``Agent(tools=skill_tools())``; the skills of this place by default.
+    """Return tools for ``Agent(tools=skill_tools())``, by default for the skills of this directory.
 
-    A call that needs approval interrupts the run, unless the toolkit has an approver. What went wrong is told
-    to the model. The no of an approver ends the run.
+    A call that needs approval interrupts the run, unless the toolkit has an approver. The model gets errors
+    as text. If an approver refuses, the run ends.
     """
     kit = kit or Toolkit(client="openai-agents")
     return [_tool(kit, schema) for schema in kit.schemas("anthropic")]
@@ -24,7 +24,7 @@ def skill_tools(kit: Toolkit | None = None) -> list[Tool]:
 
 def _tool(kit: Toolkit, schema: dict[str, Any]) -> FunctionTool:
     name = schema["name"]
-    # The SDK asks first whether a call needs approval. Only doing it can tell: if it does, nothing was done.
+    # The SDK asks first whether a call needs approval. To find out, try it: if it does, nothing is done.
     done: dict[str, Result] = {}
 
     async def needs_approval(_context: Any, arguments: dict[str, Any], call_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Loops of one's own on the OpenAI and Anthropic SDKs: tool calls of a reply → messages that answer them."""
+"""Answer the tool calls of a reply, in your own loop on the OpenAI or Anthropic SDK."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def answer_openai(
     kit: Toolkit, message: ChatCompletionMessage, *, others: Collection[str] = ()
 ) -> list[ChatCompletionMessageParam]:
-    """Return the messages to append after a reply: itself, and the result of each of its tool calls.
+    """Return the messages to append after a reply: the reply, and the result of each of its tool calls.
 
     Calls of the tools named in ``others`` are left out: they are yours to answer.
     """
@@ -29,7 +29,7 @@ def answer_openai(
 
 
 def answer_anthropic(kit: Toolkit, message: Message, *, others: Collection[str] = ()) -> list[MessageParam]:
-    """Return the messages to append after a reply: itself, and the results of its tool calls in one message.
+    """Return the messages to append after a reply: the reply, and one with the results of its tool calls.
 
     Calls of the tools named in ``others`` are left out: they are yours to answer.
     """

@@ -1,4 +1,4 @@
-"""Pydantic AI: skills as a toolset that brings its own instructions."""
+"""Offer skills to Pydantic AI as a toolset with its own instructions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def skills_toolset(kit: Toolkit | None = None) -> FunctionToolset[Any]:
     """Return a toolset for ``Agent(model, toolsets=[skills_toolset()])``.
 
     If ``DeferredToolRequests`` is an output type of the agent and the toolkit has no approver, a call that
-    needs approval is a deferred tool. Wrong arguments are sent back to the model to be corrected, other
-    errors as a failure. The no of an approver ends the run.
+    needs approval is a deferred tool. The model gets wrong arguments back to correct them, and other
+    errors as a failure. If an approver refuses, the run ends.
     """
     kit = kit or Toolkit(client="pydantic-ai")
     tools = [
@@ -54,7 +54,7 @@ async def _call(kit: Toolkit, name: str, context: RunContext[Any], /, **argument
 
 
 def _can_defer(context: RunContext[Any]) -> bool:
-    """Return whether the run can end with a question; if the agent cannot be seen, assume it."""
+    """Return whether the run can end with a question; true if the agent is unknown."""
     if context.agent is None:
         return True
     outputs = context.agent.output_type

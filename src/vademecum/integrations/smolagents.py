@@ -1,4 +1,4 @@
-"""smolagents: skills as tools."""
+"""Offer skills to smolagents as tools."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ with extra("smolagents"):
 def skill_tools(kit: Toolkit | None = None) -> list[Tool]:
     """Return tools for ``ToolCallingAgent(tools=skill_tools(), model=…)``.
 
-    This framework cannot wait for an approval, so a toolkit without an approver refuses what needs one. What
-    went wrong is told to the model, and so is the no of an approver: a tool cannot end a run.
+    This framework cannot wait for an approval, so a toolkit without an approver refuses calls that need one.
+    The model gets errors and the refusals of an approver as text: a tool cannot end a run.
     """
     kit = kit or Toolkit(client="smolagents")
     return [_SkillTool(kit, schema) for schema in kit.schemas("anthropic")]
@@ -24,7 +24,7 @@ class _SkillTool(Tool):
     skip_forward_signature_validation = True  # its parameters are those of the schema
     name = "skill"
     description = "A tool for skills."
-    inputs: dict[str, Any] = {}  # noqa: RUF012 - as the base class wants it, and set for each
+    inputs: dict[str, Any] = {}  # noqa: RUF012 - required by the base class, and set for each tool
     output_type = "string"
 
     def __init__(self, kit: Toolkit, schema: dict[str, Any]) -> None:
@@ -40,6 +40,6 @@ class _SkillTool(Tool):
                 self.inputs[name]["nullable"] = True
 
     def forward(self, **arguments: Any) -> str:
-        """Call it; what was left out comes as nothing."""
+        """Call the tool without the arguments that are None."""
         given = {name: value for name, value in arguments.items() if value is not None}
         return told(self._kit.call(self.name, given))

@@ -1,4 +1,4 @@
-"""The toolkit: skills as tools for an agent in any framework, and what the adapters to frameworks share."""
+"""Define the toolkit: skills as tools for an agent in any framework, and helpers for the adapters."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ INSTRUCTIONS = (
 
 
 def index_here(context: Context) -> SkillIndex:
-    """Return the skills of a place and of the servers that its user added."""
+    """Return the skills of a directory, and of the servers that the user added."""
     return build_index(context=context, providers=added_sources(context))
 
 
 class Toolkit:
-    """The tools of one agent in one conversation; by default with the skills, rules and record of this place.
+    """The tools of one agent in one conversation, by default with the skills and rules of this directory.
 
-    What a rule asks about is asked of ``approver``; without one it is refused. A skill that is refused looks
-    exactly like one that does not exist. ``tools`` are the names of what a model is offered.
+    If a rule asks, the toolkit asks ``approver``; without one it refuses. A refused skill looks like a skill
+    that does not exist. ``tools`` are the names of the tools for the model.
 
     >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
     >>> kit = Toolkit(build_index(BUILTIN_ROOT, IndexOptions()))
@@ -90,26 +90,26 @@ class Toolkit:
 
     def _open(self) -> None:
         self.session = self._begin()
-        weakref.finalize(self, self.session.close)  # also when the program ends
+        weakref.finalize(self, self.session.close)  # even when the program ends
 
     def conversation(self) -> Toolkit:
-        """Return the same tools for another conversation, which knows nothing of this one."""
+        """Return the same tools for another conversation, which is independent of this one."""
         other = copy(self)
         other._open()
         return other
 
     def close(self) -> None:
-        """End the record; a later call begins another."""
+        """End the record; a later call begins a new one."""
         self.session.close()
 
     @property
     def skills(self) -> tuple[Skill, ...]:
-        """The skills this agent may use, and the only ones it hears of."""
+        """Return the skills that this agent may use; it never sees others."""
         return self.session.view.offered.skills
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """Return the tools that can be called; none if the index is empty."""
+        """Return the names of the tools; empty if there are no skills."""
         return self._tools if self.skills else ()
 
     def schemas(self, dialect: schemas.Dialect, *, listed: bool = True) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ class Toolkit:
         return self.session.view.catalogue(form=form, budget=budget)
 
     def system_prompt(self, *, form: Form = "xml", budget: int = DEFAULT_BUDGET) -> str:
-        """Return what to add to a system prompt: how to use skills, and which there are."""
+        """Return a text for the system prompt: how to use skills, and the list of skills."""
         listed = self.catalogue(form=form, budget=budget)
         return f"{INSTRUCTIONS}\n\n{listed}" if listed else ""
 
@@ -142,10 +142,10 @@ class Toolkit:
         approver: Approver | None = None,
         cancelled: Callable[[], bool] = bool,
     ) -> Result:
-        """Call one tool; what goes wrong is a result that the model can act on.
+        """Call one tool; an error is a result that the model can act on.
 
-        A person's no is raised as ``Declined``, and an answer that was put off as ``Deferred``:
-        ``session.resume`` goes on from there. A script ends when ``cancelled`` returns true.
+        Raise ``Declined`` if a person refuses, and ``Deferred`` if the approver postpones the answer:
+        ``session.resume`` continues from there. A script ends when ``cancelled`` returns true.
         """
         result = self.session.call_named(
             name, arguments, offered=self._tools, approver=approver, cancelled=cancelled
@@ -155,12 +155,12 @@ class Toolkit:
         return result
 
     async def call_async(self, name: str, arguments: Mapping[str, Any] | str) -> Result:
-        """Call one tool in a thread, so that nothing else waits; cancelling the task ends a script."""
+        """Call one tool in a thread, so that the event loop continues; cancelling the task ends a script."""
         return await in_thread(self.call, name, arguments)
 
 
 async def in_thread(call: Callable[..., Found], *arguments: Any, **named: Any) -> Found:
-    """Do a call in a thread; when the task is cancelled, what it gets as ``cancelled`` returns true."""
+    """Do a call in a thread; its argument ``cancelled`` returns true once the task is cancelled."""
     given_up = threading.Event()
     try:
         return await asyncio.to_thread(call, *arguments, cancelled=given_up.is_set, **named)
@@ -170,7 +170,7 @@ async def in_thread(call: Callable[..., Found], *arguments: Any, **named: Any) -
 
 @contextlib.contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Say which command installs what is missing.
+    """Add to an ``ImportError`` the command that installs the package.
 
     >>> with extra("x"):
     ...     import missing
@@ -184,8 +184,8 @@ def extra(name: str) -> Iterator[None]:
         raise ImportError(f"{error.name} is not installed: {how}.", name=error.name) from error
 
 
-class _PutOff:
-    """Puts every question off, under an id that follows from the call: any process can find it again."""
+class _Deferring:
+    """Defer every question, under an id that is computed from the call, so that any process can find it."""
 
     def __init__(self, question_id: str) -> None:
         self._id = question_id
@@ -205,25 +205,25 @@ def call_or_ask(  # noqa: PLR0913 - the call, and its answer
 ) -> Result | Question:
     """Call a tool. If a person must be asked and the toolkit has no approver, return the question.
 
-    With the ``answer`` to it, do exactly that call if its content is unchanged. A further question of the
-    same call is returned, and so is the question of a call that was not put off.
+    With the ``answer`` to it, do exactly that call if its content is unchanged. If that call has another
+    question, or was not deferred, return its question.
     """
     question_id = _question_id(name, arguments, call_id)
-    put_off = _PutOff(question_id)
+    deferring = _Deferring(question_id)
     try:
         if answer is not None:
-            result = kit.session.resume(question_id, answer, approver=put_off, cancelled=cancelled)
+            result = kit.session.resume(question_id, answer, approver=deferring, cancelled=cancelled)
             if result.code != "no-question":
                 return result
             if answer.verdict == "reject":
                 return _declined(answer.message)
-        approver = None if kit.has_approver else put_off
+        approver = None if kit.has_approver else deferring
         return kit.call(name, arguments, approver=approver, cancelled=cancelled)
     except Deferred as deferred:
         return deferred.question
     except Declined as declined:
         if answer is None:
-            raise  # by the toolkit's approver, which ends the run
+            raise  # the toolkit's approver refused, which ends the run
         return _declined(declined.told)
 
 
@@ -233,12 +233,12 @@ def told(result: Result) -> str:
 
 
 def yes_or_no(said: object) -> Answer:
-    """Return the answer that a framework brings: yes only for ``True``; a text is a reason for a no."""
+    """Return the answer of a framework: an approval only for ``True``; a text is the reason of a refusal."""
     return Answer("once") if said is True else Answer("reject", said if isinstance(said, str) else "")
 
 
 def shown(question: Question) -> dict[str, str]:
-    """Return what a person should see of a question, as JSON."""
+    """Return the parts of a question that a person should see, as JSON."""
     return {"wanted": question.wanted, "reason": question.decision.reason, "about": question.about}
 
 

@@ -1,1 +1,1 @@
-"""Skills over the Model Context Protocol: the server, its clients, and their questions."""
+"""Serve skills over the Model Context Protocol: the server, its clients, and their questions."""

@@ -1,4 +1,4 @@
-"""The clients of the server: a session for each, over skills and rules that are looked at now and then."""
+"""Keep a session for each client of the server, and reload skills and rules when they change."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from vademecum.session.view import View
 
 MAX_SESSIONS = 1000
 Found = TypeVar("Found")
-# Looking again must never cost more than a twentieth of the time.
+# Looking again must not take more than a twentieth of the time.
 _LEAST_PAUSE, _PAUSE_SHARE = 2.0, 20
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks: the name that rules know, and the session that answers and refusals count for.
+    """A client: the name that rules use, and the session that its answers and refusals belong to.
 
     Without a session nothing is remembered from one call to the next.
     """
@@ -39,7 +39,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The skills and rules of one moment, and the settings that the rules follow from."""
+    """The skills and rules at one moment, and the settings that determine the rules."""
 
     index: SkillIndex
     policy: Policy
@@ -48,7 +48,7 @@ class _Known:
 
 
 class Clients:
-    """Builds the index when it is first needed, and again when something changed."""
+    """Build the index when it is first needed, and again after changes."""
 
     def __init__(self, build: Callable[[], SkillIndex], *, context: Context) -> None:
         self._build = build
@@ -61,18 +61,18 @@ class Clients:
 
     @property
     def pause(self) -> float:
-        """The seconds until it is worth looking again."""
+        """Return the seconds until the next check for changes."""
         return max(_LEAST_PAUSE, _PAUSE_SHARE * self._cost)
 
     def look(self) -> bool:
-        """Look at the roots and the rules again; returns whether the skills are others than before.
+        """Read the roots and the rules again; return whether the skills have changed.
 
-        What cannot be read is raised, and what was known until then stays.
+        If something cannot be read, raise the error and keep the earlier skills and rules.
         """
         with self._lock:
             started, before, context = time.monotonic(), self._known, self._context
             config, index = load_config(context), self._build()
-            file = config.project_file  # its rules can allow something if the user trusts it as it is
+            file = config.project_file  # its rules can allow something if the user trusts this version
             settings = config, file is not None and Trust(grants_file(context)).holds(file)
             policy = Policy.load(context)
             self._looked = time.monotonic()
@@ -86,7 +86,7 @@ class Clients:
             return changed
 
     def look_if_old(self) -> bool:
-        """Look again, unless that was done just now: for something that was not found."""
+        """Look again, unless that was just done; used for a skill that was not found."""
         with self._lock:
             try:
                 return time.monotonic() - self._looked > 10 * self._cost and self.look()
@@ -94,7 +94,7 @@ class Clients:
                 return False
 
     def found(self, client: Client, work: Callable[[Session], Found]) -> Found:
-        """Return what ``work`` finds; for a skill that is not found, look again: it may have come."""
+        """Return what ``work`` finds; if it does not find a skill, look again, in case the skill is new."""
         while True:
             try:
                 with self.session(client) as session:
@@ -105,7 +105,7 @@ class Clients:
 
     @contextmanager
     def session(self, client: Client) -> Iterator[Session]:
-        """Return the session of a client; one that has none gets a new one, which ends when this does."""
+        """Return the session of a client; a client without one gets a session for this call only."""
         passing = client.session is None
         if passing:
             client = Client(client.name, object())
@@ -130,12 +130,12 @@ class Clients:
                 self.leave(client)
 
     def for_people(self, client: Client) -> View:
-        """Return the skills that a person may call by name through this client."""
+        """Return the skills that a user can call by name through this client."""
         with self._lock:
             return self._view(self._now(), client.name, "user")
 
     def leave(self, client: Client) -> None:
-        """End the record of a client that is gone."""
+        """End the record of a client that has disconnected."""
         with self._lock:
             session = self._sessions.pop(client, None)
         if session is not None:

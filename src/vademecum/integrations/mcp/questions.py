@@ -1,8 +1,8 @@
-"""Approvals through the client: a form that its person fills in, in both ways that the protocol has for it.
+"""Ask for approvals through the client, with a form for its user, in both ways of the protocol.
 
-Clients of the handshake versions are asked while the call waits. Since 2026-07-28 a call is answered with the
-question, and comes again with the answer: what is asked is then asked anew, so an answer counts only for the
-same act on the same content.
+Clients of the handshake versions are asked while the call waits. Since 2026-07-28 the server replies to a
+call with the question, and the client repeats the call with the answer. The rules then ask again, so that an
+answer counts only for the same act on the same content.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FORM: types.ElicitRequestedSchema = {
 
 
 class Unanswered(Deferred):
-    """A question that the client has to put to its person before the call can come again."""
+    """Raised for a question that the client must ask its user before it repeats the call."""
 
     kept = False
 
@@ -61,21 +61,21 @@ class Unanswered(Deferred):
         return types.InputRequiredResult(input_requests={self.key: types.ElicitRequest(params=params)})
 
 
-class WhileTheCallWaits:
-    """Asks through the connection; whatever is not a clear yes is a no."""
+class WaitingApprover:
+    """Ask through the connection while the call waits; anything but a clear approval is a refusal."""
 
     def __init__(self, session: ServerSession, request_id: types.RequestId | None) -> None:
         self._session = session
         self._request_id = request_id
 
     def ask(self, question: Question) -> Answer:
-        """Put it to the client, from the thread that the call runs in, as long as patience lasts."""
+        """Send the question to the client from the thread of the call, and wait ``PATIENCE_SECONDS``."""
         try:
             return _answer(anyio.from_thread.run(self._form, question))
         except MCPError as error:
             said = f"the client could not ask ({error.message[:200]})"
         except ValidationError:
-            said = "the client answered with something else than a form"
+            said = "the client did not answer with a form"
         except TimeoutError:
             said = f"nobody answered within {PATIENCE_SECONDS:.0f} seconds"
         return Answer("reject", said, seen=False, absent=True)
@@ -85,15 +85,15 @@ class WhileTheCallWaits:
             return await self._session.elicit_form(_words(question), FORM, self._request_id)
 
 
-class WhenTheCallComesAgain:
-    """Knows the answers that came with a call; any other question goes back to the client."""
+class RepeatedCallApprover:
+    """Use the answers that came with a call; send any other question back to the client."""
 
     def __init__(self, params: types.CallToolRequestParams) -> None:
         self._called = json.dumps([params.name, params.arguments], sort_keys=True)
         self._answers = params.input_responses or {}
 
     def ask(self, question: Question) -> Answer:
-        """Return the answer that came along, if there is one."""
+        """Return the answer that came with the call; raise ``Unanswered`` if there is none."""
         # The key is the same for the same act of the same call on the same content.
         told = "\0".join([question.fingerprint, self._called])
         key = f"approval-{hashlib.sha256(told.encode('utf-8', 'replace')).hexdigest()}"

@@ -1,4 +1,4 @@
-"""Skills as resources, and as entries with digests for the protocol's extension for skills."""
+"""Offer skills as resources, and as entries with digests for the protocol's extension for skills."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RESOURCE_NOT_FOUND = -32002  # until 2025-11-25; later it is a wrong parameter
 # Rules and files can change at any time, and the rules are those of one client.
 FRESHNESS = {"ttlMs": 0, "cacheScope": "private"}
 
-_BEHIND = "vademecum:"  # what a cursor of ours begins with
+_BEHIND = "vademecum:"  # the prefix of our cursors
 
 _URI = re.compile(r"skill://([^/]+)(?:/(.+))?")
 
@@ -47,7 +47,7 @@ class DirectoryParams(SkillUriParams):
 
 
 class SkillResources:
-    """Answers the requests about resources and skills, with what the rules let each client read."""
+    """Answer requests about resources and skills with the files that the rules let each client read."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -70,7 +70,7 @@ class SkillResources:
         return types.ListResourcesResult(resources=resources, next_cursor=rest)
 
     def read(self, client: Client, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        """Return one file of a skill, byte by byte: as text if it is text."""
+        """Return one file of a skill unchanged, as text if it is UTF-8."""
         uri = str(params.uri)
         name, path = _parts(uri)
         if not path:
@@ -86,13 +86,13 @@ class SkillResources:
         return types.ReadResourceResult(contents=[content])
 
     def methods(self) -> Iterable[tuple[str, type[types.RequestParams], Callable[[Client, Any], Any]]]:
-        """Return the methods of the extension, with their parameters and what answers them."""
+        """Return the methods of the extension, with their parameters and handlers."""
         yield "skills/list", types.PaginatedRequestParams, self.list_skills
         yield "skills/get", SkillUriParams, self._get_skill
         yield "resources/directory/read", DirectoryParams, self._read_directory
 
     def completions(self, client: Client, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """Return the names of skills that begin as what was typed, for the resource template."""
+        """Return the names of skills that begin with the typed text, for the resource template."""
         names: list[str] = []
         if params.argument.name == "name":
             with self._clients.session(client) as session:
@@ -104,7 +104,7 @@ class SkillResources:
     def list_skills(self, client: Client, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
         """Return a page of entries: each with its frontmatter and the digests of all its files.
 
-        A skill that does not fit the extension is left out, which the server says once.
+        A skill that does not fit the extension is left out; the server logs that once.
         """
         entries: list[dict[str, Any]] = []
         with self._clients.session(client) as session:
@@ -157,7 +157,7 @@ class SkillResources:
 def page_of(
     skills: Sequence[Skill], params: types.PaginatedRequestParams | None
 ) -> tuple[Sequence[Skill], str | None]:
-    """Return the skills behind the cursor and the cursor of the next page, if there is one."""
+    """Return the skills after the cursor, and the cursor of the next page, if there is one."""
     behind = list(_behind(skills, params))
     page = behind[:PAGE]
     return page, _BEHIND + page[-1].name if len(behind) > PAGE else None

@@ -1,4 +1,4 @@
-"""The server: the protocol's requests → the toolkit of the client that sent them."""
+"""Serve MCP: answer each request with the session of the client that sent it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from vademecum.errors import SkillNotFound, VademecumError
 from vademecum.integrations.mcp.clients import Client, Clients
-from vademecum.integrations.mcp.questions import Unanswered, WhenTheCallComesAgain, WhileTheCallWaits
+from vademecum.integrations.mcp.questions import RepeatedCallApprover, Unanswered, WaitingApprover
 from vademecum.integrations.mcp.resources import (
     RESOURCE_NOT_FOUND,
     SETTINGS,
@@ -56,7 +56,7 @@ Found = TypeVar("Found")
 Params = TypeVar("Params")
 
 
-# How many calls may go on at once, of all clients and of one.
+# The most calls at one time, of all clients and of one.
 _SCRIPTS, _OTHERS = (64, 8), (256, 32)
 
 
@@ -66,7 +66,7 @@ class SkillServer(Server[Any]):
     def __init__(
         self, clients: Clients, *, agent: str | None = None, tools: Sequence[str] = schemas.SKILL_TOOLS
     ) -> None:
-        """``agent`` is the name that rules know every client by; without it, what the client calls itself."""
+        """Use ``agent`` as the name of every client in rules, or if it is None, the client's own name."""
         self._clients = clients
         self._agent = agent
         self._offered = tuple(tools)
@@ -96,9 +96,9 @@ class SkillServer(Server[Any]):
         self.middleware.append(_declaring)
 
     async def watch(self) -> None:
-        """Look at the skills now and then, and tell the clients when they changed; until it is cancelled.
+        """Look for changed skills regularly and tell the clients about changes, until cancelled.
 
-        A file that cannot be read is reported once; until it can be, its last content stays in use.
+        An unreadable file is reported once; its last content stays in use.
         """
         wrong = ""
         while True:
@@ -110,13 +110,13 @@ class SkillServer(Server[Any]):
             except (VademecumError, OSError) as error:
                 if str(error) != wrong:
                     wrong = str(error)
-                    logger.warning("The skills cannot be looked at again, the last ones hold on: %s", wrong)
+                    logger.warning("The skills cannot be read again; the last ones stay in use: %s", wrong)
 
     async def _tell(self) -> None:
         for change in (ResourcesListChanged(), PromptsListChanged(), ToolsListChanged()):
             await self._bus.publish(change)
         for session in list(self._listeners):
-            with anyio.move_on_after(_TELL_SECONDS):  # one that does not listen holds up nobody
+            with anyio.move_on_after(_TELL_SECONDS):  # a stuck client must not delay others
                 try:
                     await session.send_resource_list_changed()
                     await session.send_prompt_list_changed()
@@ -127,7 +127,7 @@ class SkillServer(Server[Any]):
     async def _joined(self, context: Context, _params: types.NotificationParams) -> None:
         session = context.session
         self._listeners.add(session)
-        # The connection knows when it ends; the SDK has no other way to be told.
+        # Only the connection knows when it ends; the SDK has no other hook.
         ending = session._connection.exit_stack
         ending.callback(self._clients.leave, self._client(context))
         ending.callback(self._listeners.discard, session)
@@ -165,7 +165,7 @@ class SkillServer(Server[Any]):
     async def _waited_for(
         self, context: Context, call: calls.Call, approver: Approver, threads: anyio.CapacityLimiter
     ) -> Result | Unanswered:
-        """Do it in a thread, say every second that it goes on, and end it when the client is gone."""
+        """Do the call in a thread, report progress every second, and stop it if the client disconnects."""
         given_up = anyio.get_cancelled_exc_class()
 
         def cancelled() -> bool:
@@ -176,7 +176,7 @@ class SkillServer(Server[Any]):
             return False
 
         work = partial(self._done, self._client(context), call, approver, cancelled)
-        result: Result | Unanswered = Result("The client is gone.", "stopped-cancelled", "error")
+        result: Result | Unanswered = Result("The client has disconnected.", "stopped-cancelled", "error")
         async with anyio.create_task_group() as group:
             group.start_soon(_tick, context, call, group.cancel_scope)
             result = await anyio.to_thread.run_sync(work, limiter=threads)
@@ -185,7 +185,7 @@ class SkillServer(Server[Any]):
 
     @contextmanager
     def _counted(self, client: Client, call: calls.Call) -> Iterator[anyio.CapacityLimiter]:
-        """So many calls at a time, running or waiting for an answer: more would hold up everybody."""
+        """Count a call that runs or waits for an answer; raise ``VademecumError`` if there are too many."""
         limits = for_all, for_one = _SCRIPTS if isinstance(call, calls.RunScript) else _OTHERS
         running = self._running[limits]
         if running[client] >= for_one or running.total() >= for_all:
@@ -195,17 +195,17 @@ class SkillServer(Server[Any]):
             yield self._threads[limits]
         finally:
             running[client] -= 1
-            self._running[limits] += Counter()  # forget those that are at none
+            self._running[limits] += Counter()  # forget clients without calls
 
     def _done(
         self, client: Client, call: calls.Call, approver: Approver, cancelled: Callable[[], bool]
     ) -> Result | Unanswered:
-        """Do the call; a skill that is not found is looked for again, since it may have come meanwhile."""
+        """Do the call; if a skill is not found, look again, in case it is new."""
         while True:
             try:
                 with self._clients.session(client) as session:
                     if client.session is None and isinstance(call, calls.RunScript):
-                        with contextlib.suppress(SkillNotFound):  # which the call itself will say
+                        with contextlib.suppress(SkillNotFound):  # the call itself reports it
                             session.activate(call.skill, source=call.source, origin="model")
                     result = session.call(call, approver=approver, cancelled=cancelled)
             except Unanswered as unanswered:
@@ -243,18 +243,18 @@ class SkillServer(Server[Any]):
         return types.GetPromptResult(messages=[message])
 
     def _client(self, context: Context) -> Client:
-        """Whose rules hold, and for whom an answer counts that is given for a session."""
+        """Return the client whose rules apply, and whose session remembers answers."""
         told = context.session.client_params
         name = self._agent or ("" if told is None else told.client_info.name) or "default"
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return Client(name, id(context.session._connection))
-        # Since 2026-07-28 every request over HTTP stands for itself; on streams there is one client.
+        # Since 2026-07-28 every request over HTTP is independent; on streams there is one client.
         return Client(name, None if context.request is not None else "streams")
 
     def _handler(
         self, work: Callable[[Client, Params], Found]
     ) -> Callable[[Context, Params], Awaitable[Found]]:
-        """Answer a request in a thread, since it reads files; what is wrong is an error of the protocol."""
+        """Return a handler that runs ``work`` in a thread and turns its errors into protocol errors."""
 
         async def handle(context: Context, params: Params) -> Found:
             try:
@@ -271,9 +271,9 @@ class SkillServer(Server[Any]):
 
 
 async def _declaring(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Declare what is kept: the extension, in both eras, and that clients are told when a list changes.
+    """Declare the extension, in both eras, and notifications when a list changes.
 
-    The SDK would also declare that they are told when one resource changes.
+    The SDK would also declare notifications when one resource changes.
     """
     result = await call_next(ctx)
     if ctx.method in {"initialize", "server/discover"} and isinstance(result, dict):
@@ -292,7 +292,7 @@ def _block(content: Content) -> types.ImageContent | types.EmbeddedResource:
 
 
 def _approver(context: Context, params: types.CallToolRequestParams) -> Approver:
-    """Return who answers questions: the person at the client, if it can show forms."""
+    """Return the approver of a call: the client's user, if the client can show forms."""
     able = context.session.client_capabilities
     if able is None or able.elicitation is None:
         return Nobody(message="refused", advice="the client cannot ask its user")
@@ -300,8 +300,8 @@ def _approver(context: Context, params: types.CallToolRequestParams) -> Approver
         advice = "the client can open pages, but cannot show a form to its user"
         return Nobody(message="refused", advice=advice)
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        return WhenTheCallComesAgain(params)
-    return WhileTheCallWaits(context.session, context.request_id)
+        return RepeatedCallApprover(params)
+    return WaitingApprover(context.session, context.request_id)
 
 
 async def _tick(context: Context, call: calls.Call, scope: anyio.CancelScope) -> None:

@@ -1,4 +1,4 @@
-"""Serving clients: one on the standard streams, or any number over HTTP."""
+"""Serve one client on the standard streams, or any number over HTTP."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _BACKLOG = 128
 
 
 async def serve_streams(server: SkillServer, *, ended: Callable[[int], None]) -> None:
-    """Serve one client until it closes our standard input; ``ended`` is told of a signal to stop.
+    """Serve one client until it closes our standard input; call ``ended`` on a signal to stop.
 
-    A thread of the SDK waits for the next line, and nothing can wake it, so the caller must end the process.
+    A thread of the SDK waits for the next line and cannot be woken, so ``ended`` must end the process.
     """
 
     async def stop() -> None:
@@ -56,7 +56,7 @@ async def _sift(
     write: WriteStream[SessionMessage],
     valid: ObjectSendStream[SessionMessage | Exception],
 ) -> None:
-    """Pass on the messages; the sender of anything else gets an error, as JSON-RPC has it."""
+    """Pass on valid messages; reply to anything else with an error of JSON-RPC."""
     async with valid:
         async for item in read:
             if not isinstance(item, Exception):
@@ -65,7 +65,7 @@ async def _sift(
             code, what = types.PARSE_ERROR, "The line is not JSON: send one JSON-RPC 2.0 message a line."
             if isinstance(item, ValidationError) and item.errors()[0]["type"] != "json_invalid":
                 code = types.INVALID_REQUEST
-                what = "The line is no JSON-RPC 2.0 message: send one object a line."
+                what = "The line is not a JSON-RPC 2.0 message: send one object a line."
             error = types.ErrorData(code=code, message=what)
             await write.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error)))
 
@@ -73,7 +73,7 @@ async def _sift(
 async def serve_http(
     server: SkillServer, *, host: str, port: int, token: str, ready: Callable[[str], None]
 ) -> None:
-    """Serve until interrupted; ``ready`` is told the address once clients can come."""
+    """Serve until interrupted; call ``ready`` with the address once clients can connect."""
     if not is_loopback(host) and not token:
         raise ConfigError(
             f"{host} can be reached from elsewhere: set VADE_MCP_TOKEN to a secret that clients send, "
@@ -106,24 +106,24 @@ async def serve_http(
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # "::" is every address, of IPv4 too
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # "::" includes all of IPv4
         return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except socket.gaierror as error:
-        raise ConfigError(f"There is no {host!r} here ({error.strerror}): name another --host.") from error
+        raise ConfigError(f"{host!r} is not known here ({error.strerror}): use another --host.") from error
     except OSError as error:
         why = os.strerror(error.errno or 0)
         raise ConfigError(f"{host}:{port} cannot be served ({why}): choose another --port.") from error
 
 
 def _hosts(host: str, name: str, port: int) -> list[str]:
-    """Return how clients call this server; none where it cannot be known."""
+    """Return the names by which clients reach this server; empty if they are unknown."""
     if is_loopback(host):
         return [f"{each}:{port}" for each in dict.fromkeys(("127.0.0.1", "localhost", "[::1]", name))]
-    return [] if host in {"0.0.0.0", "::"} else [f"{name}:{port}"]  # noqa: S104 - asked about, not bound
+    return [] if host in {"0.0.0.0", "::"} else [f"{name}:{port}"]  # noqa: S104 - compared, not bound
 
 
 def _guarded(app: ASGIApp, token: str, origins: list[str]) -> ASGIApp:
-    """Let in clients that send the token, if there is one; refuse pages of other origins in browsers."""
+    """Accept only clients that send the token, if there is one; refuse web pages of other origins."""
     expected = os.fsencode(token)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
