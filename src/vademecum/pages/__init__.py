@@ -1,1 +1,1 @@
-"""Values → HTML: templates and charts for runs, evaluations and simulations."""
+"""Write HTML pages: templates and charts for runs, evaluations and simulations."""

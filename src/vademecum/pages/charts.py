@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from vademecum.pages.render import chinese, drawn
 
-# About as wide as a card on a phone or one of two on a desktop, so that texts have their own size there.
+# About the width of a card on a phone, or of two on a desktop, so that texts keep their size.
 WIDTH = 420
 CHAR_WIDTH = 7.2
 MAX_NAMES = 24
@@ -47,7 +47,7 @@ def heat_map(
     counts: Mapping[tuple[str, str], int],
     right: set[tuple[str, str]],
 ) -> Markup:
-    """Draw rows that want and columns that take; the stronger the colour, the larger the share of its row."""
+    """Draw wanted skills as rows, taken ones as columns; a stronger colour is a larger share of its row."""
     label = 136
     width = (WIDTH - label) / max(1, len(columns))
     room = int(width / CHAR_WIDTH)
@@ -76,9 +76,9 @@ def heat_map(
 
 
 def dots(points: Sequence[tuple[float, float, int, str]], *, unit: str) -> Markup:
-    """Draw points: a cost, a share, the number of the series, and what is said about it.
+    """Draw points: a cost, a share, the number of the series, and a label.
 
-    Several at one place are one larger dot with their number.
+    Several points at one place become one larger dot with their number.
     """
     ticks = nice_ticks(max([*(cost for cost, *_ in points), 1.0]))
     height, right = 220, WIDTH - 20
@@ -119,7 +119,7 @@ def lines(
 def _axes(
     xs: Sequence[float], most: float, ys: Sequence[tuple[float, Markup | str]], box: tuple[int, int, int, int]
 ) -> tuple[Callable[[float, float], tuple[float, float]], list[Markup]]:
-    """Draw both axes in a box of left, top, right and bottom; return where a point lies, and what was drawn.
+    """Draw both axes in a box of left, top, right and bottom; return the function that places points.
 
     ``most`` is the value at the right end of the horizontal axis, and the last of ``ys`` the one at the top.
     """
@@ -172,7 +172,7 @@ def figure(value: float, sizes: Sequence[tuple[float, str]] = _SIZES) -> str:
 
 
 def _tag(name: str, attributes: Mapping[str, str | float], inside: Markup | str = "") -> Markup:
-    """Return an element; what is in its attributes and inside it is escaped."""
+    """Return an element with its attributes and content escaped."""
     written = (
         Markup(' {}="{}"').format(key, f"{value:.1f}" if isinstance(value, float) else value)
         for key, value in attributes.items()

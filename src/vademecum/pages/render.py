@@ -1,4 +1,4 @@
-"""Render a template as one page that needs no other file; put our words and sentences into Chinese."""
+"""Render a template as one page without other files; translate our words and sentences into Chinese."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _MEANT = {
     **dict.fromkeys(("first", "then", "what", "steps"), "(?:[^:;]|:[^ ;])+"),
 }
 _BETWEEN = (("; ", "；", MAX_PARTS), (": ", "：", 1), (", ", "、", MAX_PARTS), (" (", " (", 1))
-# What is quoted is not taken apart.
+# Quoted texts are not taken apart.
 _HIDE = str.maketrans(":;,(", "\ue000\ue001\ue002\ue003")
 _SHOW = {new: old for old, new in _HIDE.items()}
 
-# Lines that only make sense one below the other: tables of columns, differences, boxes.
+# Lines that need their alignment: tables of columns, differences, boxes.
 _ALIGNED = re.compile(r"(?m)^(?:[-+@]{1,4} ?\S|.*\S {2,}\S.*\S {2,}\S|\s*[|│├└┌].*)")
 
 
@@ -41,42 +41,42 @@ def render(template: str, **values: Any) -> str:
 
 
 def both(english: str, chinese: str, *, element: str = "span") -> Markup:
-    """Return a text in two languages, of which the browser shows the one that it prefers."""
+    """Return a text in two languages; the browser shows the one that its user prefers."""
     texts = Markup('<{0} class="en">{1}</{0}><{0} class="zh" lang="zh">{2}</{0}>')
     return texts.format(element, english, chinese)
 
 
 def word(english: str, **values: Any) -> Markup:
-    """Return words of ours in both languages, with values in them."""
+    """Return words from ``words.txt`` in both languages, with values in them."""
     in_chinese = {name: chinese(str(value)) or value for name, value in values.items()}
     return both(english.format(**values), catalogue("words")[english].format(**in_chinese))
 
 
 def said(text: str, most: int | None = None, *, depth: int = 6) -> Markup | str:
-    """Return a sentence of ours in both languages, and any other text as it is; each cut to ``most``."""
+    """Return one of our sentences in both languages, or any other text unchanged; each cut to ``most``."""
     shown = chinese(text, depth)
     return both(text[:most], shown[:most]) if shown else text[:most]
 
 
 def drawn(english: str, shown: str = "") -> Markup | str:
-    """Return the content of an SVG text in both languages, if there are two."""
+    """Return the content of an SVG text in both languages if there is a translation."""
     shown = shown or chinese(english)
     return english if shown in {"", english} else both(english, shown, element="tspan")
 
 
 def status(text: str) -> Markup | str:
-    """Return the word for a status in both languages; one that we do not know as it is."""
+    """Return the word for a status in both languages; an unknown status is unchanged."""
     return said(text.replace("_", " "), depth=0)
 
 
 def rich_text(text: str) -> Markup:
-    r"""Return Markdown as HTML: raw HTML is shown as text, and pictures of other places are left out.
+    r"""Return Markdown as HTML: raw HTML is shown as text, and pictures are left out.
 
     >>> rich_text("**4** <script>")
     Markup('<p><strong>4</strong> &lt;script&gt;</p>\n')
     """
     text = text[:MAX_MARKDOWN_CHARS]
-    is_whole = "```" in text or "~~~" in text  # with fences, a paragraph may be only a part of a block
+    is_whole = "```" in text or "~~~" in text  # with fences, a paragraph can be part of a larger block
     return Markup("").join(map(_block, [text] if is_whole else re.split(r"\n{2,}", text)))
 
 
@@ -96,7 +96,7 @@ def _markdown() -> MarkdownIt:
 
 
 def asset(name: str) -> str:
-    """Return a file beside the templates."""
+    """Return a file from the directory of the templates."""
     return files("vademecum.pages").joinpath("templates", name).read_text("utf-8")
 
 
@@ -124,7 +124,7 @@ def _environment() -> Environment:
 
 @lru_cache(maxsize=4096)
 def chinese(text: str, depth: int = 6) -> str:
-    """Return a sentence of ours in Chinese, with what it names as it is; nothing if it is not one of ours.
+    """Return one of our sentences in Chinese, with its values unchanged; empty if it is not one of ours.
 
     >>> chinese("that run ended: done"), chinese("fast: flaky: a, b"), chinese("hello")
     ('那次运行结束了：完成', 'fast：不稳定：a, b', '')
@@ -152,14 +152,14 @@ def chinese(text: str, depth: int = 6) -> str:
 
 @cache
 def catalogue(name: str) -> dict[str, str]:
-    """Return the texts of ``words`` or ``sentences`` beside the templates, in English and in Chinese."""
+    """Return the texts of ``words.txt`` or ``sentences.txt``, in English and in Chinese."""
     lines = [line for line in asset(f"{name}.txt").splitlines() if line and not line.startswith("#")]
     return {english: said.strip() for english, said in zip(lines[::2], lines[1::2], strict=True)}
 
 
 @cache
 def _pattern(template: str) -> Any:
-    """Return the regular expression, linear in any text, of a template's sentences."""
+    """Return the regular expression of a sentence, which takes linear time on any text."""
     parts = []
     for n, part in enumerate(re2.split(r"\{(\w+)\}", template)):
         meant = _MEANT.get(part.rstrip("23"), ".+?") if n % 2 else re2.escape(part)

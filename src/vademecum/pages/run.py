@@ -21,7 +21,7 @@ from vademecum.paths import contained
 from vademecum.runs.record import Event
 from vademecum.runs.stored import SIGNS, Entry, PastRun, RunOutput, outputs_of, timeline, written
 
-# What texts and pictures of a run may add to its page; with the steps it stays below MAX_PAGE_BYTES.
+# Limit of a run's texts and pictures on its page; with the steps it stays below MAX_PAGE_BYTES.
 MAX_CONTENT_BYTES = MAX_PAGE_BYTES // 2
 MAX_CONVERSATION_BYTES = MAX_PAGE_BYTES // 6
 MAX_ANSWER_CHARS = 60_000
@@ -48,7 +48,7 @@ _PICTURES = {
     ".svg": "image/svg+xml",
 }
 _CELL, _HEAD_CELL = Markup("<td>{}</td>"), Markup("<th>{}</th>")
-# The events that end a wait: which event began it, what it was, and the words for it.
+# The events that end a wait: the event that began it, its kind, and the words and the key for its name.
 _WAITS: dict[str, tuple[str, Kind, str, str]] = {
     "model_replied": ("model_asked", "model", "model, turn ", "turn"),
     "model_failed": ("model_asked", "wrong", "model, turn ", "turn"),
@@ -58,7 +58,7 @@ _WAITS: dict[str, tuple[str, Kind, str, str]] = {
 
 
 class Back(NamedTuple):
-    """The case of an evaluation that a run belongs to, and where its report lies."""
+    """The case of an evaluation that a run belongs to, and the address of its report."""
 
     href: str
     case: str
@@ -66,7 +66,7 @@ class Back(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One bar of the waterfall: what took the time, from when and how long, as shares of the whole run."""
+    """One bar of the waterfall: its kind and name, and its start and length as shares of the whole run."""
 
     kind: Kind
     name: str
@@ -76,19 +76,19 @@ class Span(NamedTuple):
 
 
 class PageBudget:
-    """The bytes of content that a page may still take."""
+    """The bytes of content that still fit on a page."""
 
     def __init__(self, most: int) -> None:
         self.left = most
 
     def take(self, text: str, most: int) -> str:
-        """Return the beginning of a text that still fits, and count it as it will be escaped."""
+        """Return the beginning of a text that still fits, and count its escaped size."""
         cut = text[: max(0, min(most, self.left))]
         self.left -= len(escape(cut).encode("utf-8", "replace"))
         return cut
 
     def read(self, path: Path | str, cap: int) -> bytes:
-        """Return a file, or nothing if it is not there or does not fit any more."""
+        """Return the content of a file, or nothing if it does not exist or does not fit."""
         try:
             data = read_capped(path, cap=max(0, min(cap, self.left)))
         except (OSError, FileRefused):
@@ -98,7 +98,7 @@ class PageBudget:
 
 
 def run_page(run: PastRun, *, back: Back | None = None) -> str:
-    """Return the page of a run; ``back`` links to the case that it is a run of."""
+    """Return the page of a run; ``back`` links to its case."""
     room, talk = PageBudget(MAX_CONTENT_BYTES), PageBudget(MAX_CONVERSATION_BYTES)
     answer = room.take(run.answer, MAX_ANSWER_CHARS)
     date = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.events[0].time)) if run.events else ""
@@ -141,7 +141,7 @@ def _facts(run: PastRun) -> dict[str, str]:
 
 
 def spans(run: PastRun) -> Iterator[Span]:
-    """Yield what took time, in the order it began: model calls, tool calls, approvals and child runs."""
+    """Yield model calls, tool calls, approvals and child runs, in the order in which they began."""
     start, whole = (run.events[0].time, max(run.seconds, 1e-6)) if run.events else (0.0, 1.0)
     for kind, name, began, seconds in sorted(_timed(run), key=lambda each: each[2]):
         left = min(max(0.0, (began - start) / whole), 1.0)
@@ -175,7 +175,7 @@ def _called(data: dict[str, Any]) -> str:
 
 
 def _plan(run: PastRun) -> dict[str, Any] | None:
-    """Return the plan as it ended, and each change of a step's status, with when it was."""
+    """Return the final plan, and each change of a step's status with its time."""
     changes: list[tuple[str, str, str, str]] = []
     known: dict[str, str] = {}
     found = None
@@ -200,7 +200,7 @@ def _name(value: object) -> str:
 
 
 def conversation(run: PastRun) -> Iterator[tuple[Literal["user", "assistant", "tool"], str]]:
-    """Yield who said what: the request, each reply of the model, and what was sent back to it."""
+    """Yield the conversation: the request, each reply of the model, and each answer to the model."""
     for event in run.events:
         data = event.data
         match event.type:
@@ -216,7 +216,7 @@ def conversation(run: PastRun) -> Iterator[tuple[Literal["user", "assistant", "t
 
 
 def _reply(text: str) -> str:
-    """Return a reply for people: one in the JSON protocol as its fields, any other as it is."""
+    """Return a reply for people: the fields of a reply in the JSON protocol, any other reply unchanged."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -247,7 +247,7 @@ def _step(entry: Entry, run: PastRun, room: PageBudget) -> dict[str, Any]:
 
 
 def _said(text: str, room: PageBudget, most: int = MAX_TITLE_CHARS) -> Markup | str:
-    """Return a sentence in both languages, if it is one of ours and there is room."""
+    """Return a sentence in both languages if it is one of ours, cut to the room that is left."""
     shown = said(text, max(0, min(most, room.left)), depth=2)
     room.left -= len(escape(shown).encode("utf-8", "replace"))
     return shown

@@ -1,4 +1,4 @@
-"""Run a simulation under a charter: what ``simulation.py`` gets and returns, a model's intents, a report."""
+"""Run a simulation under a charter: the interface of ``simulation.py``, intents of a model, a report."""
 
 from vademecum.simulation.setting import Chart, Setting, Simulated, ask_model, load_simulation
 

@@ -1,4 +1,4 @@
-"""Write two runs of a simulation as one page: what the charter changed, a table, and plots."""
+"""Write two runs of a simulation as one page: the effect of the charter, a table, and plots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vademecum.pages import charts
 from vademecum.pages.render import both, render, said
 from vademecum.simulation.setting import Chart, Simulated
 
-# Up to so many lines, both runs are drawn in one plot.
+# Up to this many lines, both runs are drawn in one plot.
 MAX_TOGETHER = 2
 MAX_NAMED = 3
 
@@ -44,7 +44,7 @@ def rows_of(runs: Mapping[str, Simulated]) -> list[tuple[str, list[str]]]:
 
 
 def what_changed(runs: Sequence[Simulated], words: Mapping[str, str]) -> tuple[str, str]:
-    """Return a sentence in English and Chinese: which figures differ between the first and the last run."""
+    """Return a sentence in English and Chinese about the figures that differ between both runs."""
     enforced, without = runs[0].figures, runs[-1].figures
     keys = dict.fromkeys((*enforced, *without))
     differing = [
@@ -64,7 +64,7 @@ def what_changed(runs: Sequence[Simulated], words: Mapping[str, str]) -> tuple[s
 
 
 def _size(old: object, new: object) -> float:
-    """Return how large a difference is, as a share of the larger value."""
+    """Return the size of a difference, as a share of the larger value."""
     if isinstance(old, int | float) and isinstance(new, int | float):
         return abs(new - old) / (max(abs(old), abs(new)) or 1)
     return 0.0

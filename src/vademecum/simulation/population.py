@@ -13,7 +13,7 @@ from vademecum.governance.definitions import MISSING
 def open_shares(
     broker: Broker, agents: Sequence[GovernedAgent], skill_ids: Iterable[str]
 ) -> dict[str, float]:
-    """Return, for each skill, the share of agents that the charter would let do it now.
+    """Return, for each skill, the share of agents that the charter would allow to use it now.
 
     >>> from vademecum.governance import Actor, Functions, SkillDefinition, SkillRegistry
     >>> lift = SkillDefinition("lift", preconditions=["not elevated"], institutional_constraints={"cost": 5})

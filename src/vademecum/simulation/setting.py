@@ -1,4 +1,4 @@
-"""Load a ``simulation.py``, define what it gets and what it returns, and ask a model for intents."""
+"""Load a ``simulation.py``, define its input and its result, and ask a model for intents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RULES = (
 class Setting:
     """The input of a simulation: the number of agents and steps, the seed and the charter.
 
-    If ``enforced`` is false, the charter decides and records, and enforces nothing. ``model`` decides for the
+    If ``enforced`` is false, the charter decides and records, but enforces nothing. ``model`` decides for the
     agents; without one they follow their own rules.
     """
 
@@ -83,7 +83,7 @@ Simulate = Callable[[Setting], Simulated]
 
 
 def load_simulation(directory: Path) -> Simulate:
-    """Return the simulation of a directory. Its Python code is run."""
+    """Import the simulation of a directory, which runs its Python code, and return it."""
     file = directory / PROGRAM
     if not file.is_file():
         raise CharterRefused(
@@ -121,7 +121,7 @@ def ask_model(model: Model, broker: Broker, agent: GovernedAgent) -> Callable[[s
 
 
 def parse_intent(text: str) -> Intent:
-    """Return the intent in a reply; a reply without JSON is taken for a skill's name.
+    """Return the intent in a reply; a reply without JSON is treated as the name of a skill.
 
     >>> parse_intent('I think: {"skill": "elevate", "parameters": {"metres": 2}}')
     Intent(skill_id='elevate', parameters={'metres': 2})
