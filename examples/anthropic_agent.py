@@ -19,7 +19,7 @@ MAX_TURNS = 12
 
 
 def ask(system: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One model call: messages and tools in, the blocks of one message out."""
+    """Call the model with messages and tools, and return the blocks of its message."""
     asked = {"model": MODEL, "max_tokens": 4096, "system": system, "messages": messages, "tools": tools}
     headers = {
         "Content-Type": "application/json",
@@ -33,7 +33,7 @@ def ask(system: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
 
 
 def run(question: str) -> str:
-    """Ask, run the tools the model calls, ask again, until it answers."""
+    """Ask the model and run its tool calls, until it answers."""
     kit = vm.Toolkit(vm.build_index())
     messages: list[dict[str, Any]] = [{"role": "user", "content": question}]
     for _ in range(MAX_TURNS):

@@ -19,7 +19,7 @@ MAX_TURNS = 12
 
 
 def ask(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[str, Any]:
-    """One model call: messages and tools in, one message out."""
+    """Call the model with messages and tools, and return its message."""
     body = json.dumps({"model": MODEL, "messages": messages, "tools": tools}).encode()
     headers = {
         "Content-Type": "application/json",
@@ -32,7 +32,7 @@ def ask(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[str
 
 
 def run(question: str) -> str:
-    """Ask, run the tools the model calls, ask again, until it answers."""
+    """Ask the model and run its tool calls, until it answers."""
     kit = vm.Toolkit(vm.build_index())
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": kit.system_prompt()},

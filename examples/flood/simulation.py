@@ -259,7 +259,7 @@ class Flood(mesa.Model):
         """Return the share of households for which a field is true."""
         return sum(home.state[key] for home in self.households) / len(self.households)
 
-    # What the charter maps to.
+    # The functions that the charter maps to.
 
     def pass_year(self, agent: Any) -> None:
         """Do nothing."""

@@ -20,9 +20,9 @@ from vademecum.tools import calls
 ROOT_VARIABLE = "DOCUMENT_ROOT"
 README = """# Skills
 
-Each directory here with a `SKILL.md` is a skill, as the Agent Skills specification (agentskills.io) has it:
+Each directory here with a `SKILL.md` is a skill as specified by Agent Skills (agentskills.io):
 YAML frontmatter with `name` (the directory's name) and `description`, then instructions in Markdown.
-Files a skill needs lie in its `references/`, `assets/` and `scripts/`. `vade new NAME --dir .` writes one.
+Its files are in `references/`, `assets/` and `scripts/`. `vade new NAME --dir .` creates a skill.
 """
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 SAMPLE_BYTES = 64 * 1024
 SEPARATORS = ",;\t|"
-# More different values than this are counted no further; a column like that has no typical value.
+# At most this many different values are counted; a column with more has no typical value.
 MAX_DISTINCT = 10_000
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-", "无", "空"}
 TRUTH = {"true", "false", "yes", "no", "是", "否"}
@@ -79,7 +79,7 @@ class Column:
 
 
 def typed(text: str) -> tuple[str, object]:
-    """The narrowest type a cell can be read as, and its value."""
+    """Return the narrowest type that a cell can be read as, and its value."""
     try:
         value = float(text.replace(",", "") if grouped(text) else text)
     except ValueError:
@@ -140,10 +140,8 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Summarise a CSV file as a Markdown table.")
     parser.add_argument("file")
-    parser.add_argument("--separator", metavar="C", help="one character; found by itself when left out")
-    parser.add_argument(
-        "--encoding", metavar="E", help="such as utf-8 or gb18030; found by itself when left out"
-    )
+    parser.add_argument("--separator", metavar="C", help="one character (default: detected)")
+    parser.add_argument("--encoding", metavar="E", help="such as utf-8 or gb18030 (default: detected)")
     parser.add_argument("--no-header", action="store_true", help="the first line is data")
     return parser.parse_args()
 

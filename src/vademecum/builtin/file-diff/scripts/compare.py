@@ -12,7 +12,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-# Beyond this many lines a full diff takes minutes; the lines are then compared one to one.
+# With more lines a full diff takes minutes; the lines are then compared one to one.
 MAX_DIFF_LINES = 20_000
 MAX_BYTES = 200 * 1024 * 1024
 MAX_SHOWN = 200
@@ -78,7 +78,7 @@ def report_text(old: list[str], new: list[str], options: argparse.Namespace) -> 
     old_keys = [comparable(line, options) for line in old]
     new_keys = [comparable(line, options) for line in new]
     if old_keys == new_keys:
-        print("The files are the same, apart from what was to be ignored or how lines end.")
+        print("The files are the same, apart from ignored differences or line endings.")
         return 0
     if max(len(old), len(new)) > MAX_DIFF_LINES:
         return report_line_by_line(old, new, old_keys, new_keys)
