@@ -222,7 +222,7 @@ def test_marks_stand_apart(place: Place, vade: Vade) -> None:
     crash = {"id": "bye", "input": "x", "mock": {"turns": [{"error": "crash", "message": "boom"}]}}
     write(place.cwd / "cases.json", [slow, crash, {"id": "none", "input": "x", "mock": {"turns": [final()]}}])
     lines = vade("eval", "run", "cases.json").out.splitlines()
-    assert lines[0].startswith("⧖ slow timeout: It was not done after 0.1 s")
+    assert lines[0].startswith("⧖ slow timeout: It did not finish within 0.1 s")
     assert "! bye error: Unexpected RuntimeError: boom" in lines
     assert lines[1:3] == ["    asked: x", "    expected: max_seconds 0.1"]
     assert "bye, none expect nothing: they always pass" in lines

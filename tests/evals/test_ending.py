@@ -114,7 +114,7 @@ def test_ctrl_c_ends_what_is_running_and_tidies_up(place: Place, tmp_path: Path,
 def test_time_that_is_over_before_it_begins(lab: Lab, rooms: Path) -> None:
     slow = case("x", {"seconds": 50, "reply": final()}, constraints={"max_seconds": 0.000001})
     result = lab.one(slow)
-    assert (result.outcome, result.error) == ("timeout", "It was not done after 1e-06 s.")
+    assert (result.outcome, result.error) == ("timeout", "It did not finish within 1e-06 s.")
     assert not list(rooms.iterdir())
 
 
@@ -192,7 +192,7 @@ def test_what_takes_too_long_is_ended(lab: Lab, rooms: Path, what: str) -> None:
     }
     only = case("x", *turns[what], constraints={"max_seconds": 0.5})
     result = lab.one(only, msgspec.structs.replace(BASE, model="case" if turns[what] else "endless"))
-    assert (result.outcome, result.error) == ("timeout", "It was not done after 0.5 s.")
+    assert (result.outcome, result.error) == ("timeout", "It did not finish within 0.5 s.")
     assert not list(rooms.iterdir())
     assert read_run(lab.out / "runs", result.run).status in {"failed", "interrupted"}
 
@@ -200,7 +200,7 @@ def test_what_takes_too_long_is_ended(lab: Lab, rooms: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("model", "outcome", "said"),
     [
-        (Deaf(), "timeout", "It was not done after 0.5 s."),
+        (Deaf(), "timeout", "It did not finish within 0.5 s."),
         (Deadly(), "error", "Its process ended while it ran (signal 9)."),
     ],
 )

@@ -97,7 +97,7 @@ def test_every_fault_is_caught_and_named_and_nothing_else(place: Place, tmp_path
         if kind == "crash":
             assert result["error"].startswith("Unexpected RuntimeError: boom\nWhat was done:")
         if kind == "time-out":
-            assert result["error"].startswith("It was not done after 0.3 s")
+            assert result["error"].startswith("It did not finish within 0.3 s")
     assert [
         (wrong["file"], wrong["case"], wrong["field"], wrong["message"]) for wrong in report["malformed"]
     ] == [

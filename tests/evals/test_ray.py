@@ -103,7 +103,7 @@ def test_ray_ends_what_takes_too_long_and_loses_nothing_with_a_worker(lab: Lab, 
     assert "signal 9" in found[0].error
     late = evaluate(lab, tmp_path / "late", [slow, case("good", final())], OnRay(2))
     assert [r.outcome for r in late] == ["timeout", "pass"]
-    assert late[0].error.startswith("It was not done after 0.3 s")
+    assert late[0].error.startswith("It did not finish within 0.3 s")
 
 
 @pytest.fixture

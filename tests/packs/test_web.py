@@ -134,7 +134,7 @@ def test_a_site_that_means_harm(place: Place, web: Web, answer: Answer, words: s
     [
         (b"[", "not a list of skills"),
         (b'{"$schema": "https://example.org/9.9", "skills": []}', "update vademecum"),
-        (b'{"skills": [{"name": "../x", "files": ["SKILL.md"]}]}', "cannot name a skill"),
+        (b'{"skills": [{"name": "../x", "files": ["SKILL.md"]}]}', "not a valid name"),
         (b'{"skills": [{"name": "a", "files": ["SKILL.md"]}, {"name": "a", "files": []}]}', "twice"),
         (b'{"skills": [{"name": "a", "files": ["SKILL.md", "../../evil"]}]}', "goes up"),
         (b'{"skills": [{"name": "a", "files": ["x"]}]}', "no SKILL.md"),

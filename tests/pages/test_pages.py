@@ -466,7 +466,7 @@ def whole_evaluation() -> str:
         CheckResult("file x", "fail", "it does not contain 'X7': its content is 'Y7'"),
     ]
     others = [
-        "It was not done after 7 s.",
+        "It did not finish within 7 s.",
         "The model's reply cannot be used: X7",
         "Stopped at the first violation: max_turns.",
     ]

@@ -77,7 +77,7 @@ class OutputChecks(_Strict):
     judge: Texts = ()
 
 
-# A text or a list of texts is what the answer must contain.
+# A text or a list of texts means that the answer must contain them.
 _CONTAINED = BeforeValidator(lambda value: {"contains": value} if isinstance(value, str | list) else value)
 
 

@@ -20,8 +20,8 @@ from vademecum.skill.assets import content_digest
 MAX_CASE_FILE_BYTES = 64 * 1024 * 1024
 MAX_PROJECT_FILES = 5000
 MAX_PROJECT_BYTES = 256 * 1024 * 1024
-# A copy does not need the history, and must not bring other runs or their results. In a worktree the history
-# is a file.
+# A copy does not need the history, and must not contain other runs or results. In a worktree the history is a
+# file.
 _LEFT_OUT = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 _LEFT_OUT_OF_AGENT = frozenset({"runs", "evals"})
 

@@ -25,7 +25,7 @@ MAX_HEADER_BYTES = 256 * 1024 * 1024
 RESULTS, HEADER, RUNS = "results.jsonl", "evaluation.json", "runs"
 
 # The sentence for every time-out.
-LATE = "It was not done after {:g} s."
+LATE = "It did not finish within {:g} s."
 # Time-outs, errors and runs that failed because of unusable replies of the model say nothing about the skill,
 # so they are counted separately.
 Verdict = Literal["pass", "fail", "timeout", "error", "unusable", "unjudged"]

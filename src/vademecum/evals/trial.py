@@ -165,7 +165,7 @@ class Trials:
 class _RefuseAll:
     """Refuse every question."""
 
-    def ask(self, question: Question) -> Answer:  # noqa: ARG002 - whatever it is
+    def ask(self, question: Question) -> Answer:  # noqa: ARG002 - the same for all
         """Refuse it."""
         return Answer("reject", "")
 

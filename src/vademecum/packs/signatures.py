@@ -137,7 +137,7 @@ class Bundle(Struct, frozen=True, rename="camel"):
 def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, Path, str]:
     """Create a key pair, Ed25519 or ECDSA on P-256: ``name.pem`` is private, ``name.pub`` is public."""
     if not KEY_NAME.match(name):
-        raise ConfigError(f"{name!r} cannot name a key: use letters, digits, '.', '_' and '-'.")
+        raise ConfigError(f"{name!r} is not a valid name for a key: use letters, digits, '.', '_' and '-'.")
     key = ec.generate_private_key(ec.SECP256R1()) if ecdsa else ed25519.Ed25519PrivateKey.generate()
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     private, public = directory / f"{name}.pem", directory / f"{name}.pub"

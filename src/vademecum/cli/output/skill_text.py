@@ -112,7 +112,7 @@ def table_lines(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
     for row in rows:
         padding = [" " * (width - _cells(text)) for (text, _), width in zip(row, widths, strict=True)]
         first, *others = (paint(text, style) for text, style in row)
-        shown = [f"{blank}{cell}" for blank, cell in zip(padding[1:], others, strict=True)]
+        shown = [f"{space}{cell}" for space, cell in zip(padding[1:], others, strict=True)]
         yield "  ".join([f"{first}{padding[0]}", *shown])
 
 

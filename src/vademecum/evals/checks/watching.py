@@ -43,7 +43,7 @@ class Watcher:
         if event.type == "child_started":
             self._inside.append(str(event.data.get("run", "")))
         if self.reason and event.type != "run_finished":
-            known = "it is known which skill is taken."
+            known = "the skill is known."
             found = self._violation
             raise Stopped(f"Stopped at the first violation: {found.name}." if found else f"Stopped: {known}")
 

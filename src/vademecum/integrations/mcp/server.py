@@ -227,7 +227,7 @@ class SkillServer(Server[Any]):
         self, client: Client, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
         page, rest = page_of(self._clients.for_people(client).offered.skills, params)
-        request = types.PromptArgument(name="request", description="What is to be done.", required=False)
+        request = types.PromptArgument(name="request", description="The task to do.", required=False)
         prompts = [types.Prompt(name=s.name, description=s.description, arguments=[request]) for s in page]
         return types.ListPromptsResult(prompts=prompts, next_cursor=rest)
 

@@ -252,7 +252,7 @@ def _check_end(file: IO[bytes], place: int, path: Path) -> None:
     file.seek(place)
     rest = file.read(MAX_PADDING + 1)
     if rest.strip(b"\0") or len(rest) > MAX_PADDING:
-        raise PackRefused(f"{path} goes on after its end: nothing was installed.")
+        raise PackRefused(f"{path} contains data after its end: nothing was installed.")
     if len(rest) < tarfile.BLOCKSIZE:
         raise PackRefused(f"{path} was cut short: nothing was installed.")
 

@@ -126,7 +126,7 @@ class Repository:
             err.seek(0)
             if process.returncode:
                 said = err.read(8192).decode("utf-8", "replace").strip().splitlines()
-                reason = (said[-1] if said else "it said nothing")[:MAX_COMPLAINT_CHARS]
+                reason = (said[-1] if said else "no message")[:MAX_COMPLAINT_CHARS]
                 raise PackRefused(f"git {words[0]} failed ({reason}): nothing was installed.")
             return os.fsdecode(out.read())
 

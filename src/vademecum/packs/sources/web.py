@@ -226,13 +226,13 @@ def _listing(data: bytes, url: str) -> Site:
     except (msgspec.DecodeError, RecursionError) as error:
         raise PackRefused(f"{url} is not a list of skills ({error}): nothing was installed.") from error
     if found.schema not in {"", SCHEMA}:
-        raise PackRefused(f"{url} has an unknown form ({found.schema[:100]!r}): update vademecum.")
+        raise PackRefused(f"{url} has an unknown format ({found.schema[:100]!r}): update vademecum.")
     names = [offer.name for offer in found.skills]
     if len(names) > MAX_LISTED or len(set(names)) < len(names):
         raise PackRefused(f"{url} lists too many skills, or one of them twice: nothing was installed.")
     wrong = next((name for name in names if not name or check(name)), None)
     if wrong is not None:
-        raise PackRefused(f"{url} lists {wrong[:100]!r}, which cannot name a skill: nothing was installed.")
+        raise PackRefused(f"{url} lists {wrong[:100]!r}, which is not a valid name: nothing was installed.")
     return structs.replace(found, url=url)
 
 

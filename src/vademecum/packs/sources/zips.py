@@ -53,7 +53,7 @@ def _find_directory(file: IO[bytes], path: Path, size: int) -> tuple[int, int]:
     _, *said, comment = _END.unpack_from(tail, at)
     end = size - len(tail) + at
     if end + _END.size + comment != size:
-        raise PackRefused(f"{path} contains something after its end: nothing was installed.")
+        raise PackRefused(f"{path} contains data after its end: nothing was installed.")
     large = tail[max(0, at - _LOCATOR.size - _END64.size) : at]
     if large[-_LOCATOR.size :].startswith(b"PK\x06\x07"):
         limits = (*[_SHORT_MAX] * 4, *[_LONG_MAX] * 2)
