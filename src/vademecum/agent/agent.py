@@ -88,7 +88,6 @@ class Agent:
     runs: Path | None = None
     guard: Guard | None = None
     view: View | None = None
-    reachable: tuple[Path, ...] = ()
 
     def run(
         self, request: str, *, skills: Sequence[str] = (), files: Sequence[str] = (), before: str = ""
@@ -100,11 +99,14 @@ class Agent:
         """
         return self.conversation().run(request, skills=skills, files=files, before=before)
 
-    def conversation(self) -> Conversation:
-        """Begin a conversation of several requests: each model call begins with all that was said before."""
+    def conversation(self, place: Place | None = None) -> Conversation:
+        """Begin a conversation of several requests: each model call begins with all that was said before.
+
+        Without a ``place``, it is that of the agent's context.
+        """
         session = Session(
             self.index,
-            place=Place.at(self.context, reachable=self.reachable),
+            place=place or Place.at(self.context),
             policy=self.policy,
             view=self.view,
             agent=self.name,
