@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -277,7 +278,7 @@ def files_in(request: str, paths: Workspace, *, given: Sequence[str]) -> tuple[l
                 if pattern is _WORD and (like := _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))):
                     absent.append((start, like[0]))
                 continue
-            places += [(start + n, name) for n, name in enumerate(names)]
+            places += enumerate(names, start)
             left = found[0]
             for name in names if names[0] in word else (word,):  # what a glob matches is not in it
                 left = left.replace(name, " " * len(name), 1)
@@ -301,7 +302,7 @@ def _named_by(word: str, paths: Workspace, *, is_marked: bool) -> list[str]:
             return [name]
         if kind and (is_marked or "/" in name or name == "."):
             return [name.rstrip("/") or name]
-    if any(sign in word for sign in "*?["):
+    if glob.has_magic(word):
         with contextlib.suppress(VademecumError):
             return paths.matches(word.rstrip(".!"))
     return [] if word.isascii() else _inside(word, paths)
