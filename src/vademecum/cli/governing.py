@@ -183,9 +183,11 @@ def _pair(typed: str) -> tuple[str, Any]:
 
 @command("simulate", govern_command)
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
-@click.option("--agents", type=click.IntRange(10, 1_000_000), default=1000, show_default=True)
-@click.option("--steps", type=click.IntRange(1, 10_000), default=50, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--agents", type=click.IntRange(10, 1_000_000), default=1000, help="Number of agents (default 1000)."
+)
+@click.option("--steps", type=click.IntRange(1, 10_000), default=50, help="Number of steps (default 50).")
+@click.option("--seed", type=int, default=1, help="Seed of the random numbers (default 1).")
 @model_option("--model", help="Let a model decide instead of the agents' own rules.")
 @html_option("--report", help="Page to write (default NAME.html).")
 @click.option("--no-record", is_flag=True, help="Do not record the outcomes.")

@@ -30,7 +30,7 @@ TOKEN = "VADE_MCP_TOKEN"  # noqa: S105 - the name of a variable
 @click.command("mcp")
 @click.option("--http", is_flag=True, help="Serve over HTTP instead of the standard streams.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on, with --http.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any free.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 for any.")
 @click.option("--agent", metavar="NAME", help="Agent whose rules apply (default: the client's name).")
 @click.option(
     "--project", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="Work in this directory."

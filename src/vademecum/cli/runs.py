@@ -26,7 +26,7 @@ _run_argument = click.argument("run_id", required=False, shell_complete=complete
 
 
 @command("list", runs_command)
-@click.option("-n", "number", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1, 10_000), default=20, help="Number of runs (default 20).")
 def list_command(*, number: int) -> CommandResult:
     """List the latest runs."""
     directory = runs_directory(Context.current())

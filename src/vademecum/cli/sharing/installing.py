@@ -242,7 +242,7 @@ def lock_command(*, names: tuple[str, ...], scope: str, npm: bool) -> CommandRes
 @_signature
 @_force
 def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> CommandResult:
-    """Make the root match the lock: install missing skills, remove those that vade installed before.
+    """Make the root match the lock: install its skills, remove others that vade installed.
 
     If there is no lock, vade uses the lock file of the npm tool skills.
     """

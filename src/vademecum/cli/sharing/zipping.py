@@ -35,8 +35,9 @@ from vademecum.skill.skill import MANIFEST
 from vademecum.skill.text import visible
 from vademecum.skill.validate import validate_skill
 
-_OUT = click.option("-o", "--output", "out", required=True, type=click.Path(dir_okay=False), metavar="FILE")
-_DIRECTORY = click.Path(exists=True, file_okay=False)
+_FILE = click.Path(dir_okay=False)
+_OUT = click.option("-o", "--output", "out", required=True, type=_FILE, metavar="FILE", help="Zip to write.")
+_FOLDER, _DIRECTORY = click.Path(file_okay=False), click.Path(exists=True, file_okay=False)
 
 
 @command("pack")
@@ -60,7 +61,7 @@ def export_command(*, names: tuple[str, ...], out: str, **words: Any) -> Command
 
 @command("publish")
 @click.argument("directories", nargs=-1, required=True, type=_DIRECTORY)
-@click.option("--to", "folder", required=True, type=click.Path(file_okay=False), metavar="FOLDER")
+@click.option("--to", "folder", required=True, type=_FOLDER, metavar="FOLDER", help="Folder to write.")
 def publish_command(*, directories: tuple[str, ...], folder: str) -> CommandResult:
     """Write a folder for a web server: others install from its address.
 
