@@ -71,5 +71,5 @@ def known_agent(config: LoadedConfig, name: str) -> None:
     """Raise ``ConfigError`` for an agent that is not configured: no rule would apply to it."""
     known = ["default", *config.user.agents, *config.project.agents]
     if name not in known:
-        hint = meant(nearest(name, known), otherwise=f"configured are {', '.join(dict.fromkeys(known))}.")
+        hint = meant(nearest(name, known), otherwise=f"choose from {', '.join(dict.fromkeys(known))}.")
         raise ConfigError(f"No agent {name!r} is configured: {hint}")
