@@ -28,6 +28,7 @@ from vademecum.session.base import Guard, Place, Result
 from vademecum.session.session import Session
 from vademecum.session.view import View
 from vademecum.skill.skill import Skill
+from vademecum.tools.exchange import matching
 from vademecum.tools.workspace import Workspace
 from vademecum.tracing import PARENT, tracing
 
@@ -157,7 +158,7 @@ class Conversation:
         if (said.catalogue, said.wire) != (shown, wire):
             said.speak(wire, shown)
         with self._hosting():
-            given = [name for pattern in files for name in session.place.workspace.named(pattern)]
+            given = [name for pattern in files for name in matching(pattern, session.place.workspace)]
             named_files, absent, rest = files_in(text, session.place.workspace, given=given)
             is_searched = catalogue.shortened or getattr(self.model, "needs_ranking", False)
             found = self._found(named_files, rest) if is_searched else None

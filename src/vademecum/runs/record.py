@@ -130,16 +130,24 @@ class Record:
         secrets: Secrets,
         listener: Listener | None = None,
         clock: Callable[[], float] = time.time,
+        after: int | None = None,
     ) -> None:
+        """Begin the record of a run, or take up that of a run which is over, ``after`` its last event."""
         self.place = place
         self.run_id = place.name
         self.secrets = secrets
         self._listener = listener
         self._clock = clock
-        self._number = 0
+        self._number, self._is_finished = after or 0, after is not None
         self._lock = threading.Lock()  # calls of one run may be done side by side
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._file: int | None = os.open(place / EVENTS, flags, 0o600)
+        self._file: int | None = None
+        self.open()
+
+    def open(self) -> None:
+        """Open the file, again if it was closed."""
+        if self._file is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(self.place / EVENTS, flags, 0o600)
 
     @property
     def is_closed(self) -> bool:
@@ -221,14 +229,13 @@ class Record:
             write_atomic(self.place / INDEX, data)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write the last event, the answer and the summary, and close; what is closed already stays so."""
-        if self.is_closed:
-            return
-        self.add(
-            "run_finished", **{key: summary[key] for key in ("status", "stop_reason", "answer", "stats")}
-        )
-        write_atomic(self.place / FINAL, masked(str(summary["answer"]), self.secrets).encode())
-        write_atomic(self.place / SUMMARY, self._encoded({"run_id": self.run_id, **summary}))
+        """Write the end of the run, its answer and its summary, once, and close."""
+        if not (self._is_finished or self.is_closed):
+            told = {key: summary[key] for key in ("status", "stop_reason", "answer", "stats")}
+            self.add("run_finished", **told)
+            self._is_finished = True
+            write_atomic(self.place / FINAL, masked(str(summary["answer"]), self.secrets).encode())
+            write_atomic(self.place / SUMMARY, self._encoded({"run_id": self.run_id, **summary}))
         self.close()
 
     def close(self) -> None:

@@ -78,8 +78,10 @@ class PastRun(msgspec.Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """From the first event to the last."""
-        return self.events[-1].time - self.events[0].time if self.events else 0.0
+        """From the first event to the end of the run, or to the last event if it has none."""
+        if not self.events:
+            return 0.0
+        return (self.first("run_finished") or self.events[-1]).time - self.events[0].time
 
 
 class RunOutput(msgspec.Struct, frozen=True):

@@ -80,7 +80,7 @@ class Act(ExitStack):
     @cached_property
     def run(self) -> Run:
         """The run, which is begun if nothing was written down yet, and stays open until the call is over."""
-        return self.enter_context(self.session.recording.held())
+        return self.enter_context(self.session.recording.held(by_person=self.origin == "user"))
 
     @cached_property
     def number(self) -> int:

@@ -109,14 +109,17 @@ def _save(act: Act, call: calls.SaveOutput) -> Observation:
     located = act.session.place.workspace.locate(call.path or output.name)
     act.decide(partial(act.writes, located))
     act.refuse_denied()
-    data = read_capped(output.file, cap=MAX_SAVED_BYTES)
-    if act.session.outputs.overwrites_newer(output, located.path, writing.content_digest(located)):
+    data, there = read_capped(output.file, cap=MAX_SAVED_BYTES), writing.content_digest(located)
+    text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
+    if there == output.sha256:  # it was saved before
+        facts = {"bytes": len(data), "sha256": there, "path": located.name}
+        return Observation(act.tool, text, facts=facts)
+    if act.session.outputs.overwrites_newer(output, located.path, there):
         raise ToolRefused(
             f"{located.name!r} changed since the run began: save it under another name.", code="changed"
         )
     seen = _replace(act, located, data)
     act.session.outputs.saved(output)
-    text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
     return structs.replace(seen, text=text, facts={**seen.facts, "path": located.name})
 
 

@@ -33,10 +33,10 @@ CLOSED: Mapping[str, Any] = {"status": "done", "stop_reason": "closed", "answer"
 class Run:
     """One run of a conversation: its record and the numbers of its calls."""
 
-    def __init__(self, record: Record, *, asked_for: bool) -> None:
+    def __init__(self, record: Record, *, asked_for: bool, first_call: int = 1) -> None:
         self.record = record
         self.asked_for = asked_for  # by `begin`; any other run begins with the first thing to write down
-        self.numbers = itertools.count(1)
+        self.numbers = itertools.count(first_call)
         self.started = time.time()
         self.calls = 0
         self.summary = CLOSED
@@ -50,6 +50,7 @@ class Recording:
         self.is_on = is_on
         self._lock = threading.RLock()
         self.now: Run | None = None  # the run that goes on
+        self.last: Run | None = None  # the run before it
         self.places: tuple[Path, ...] = ()  # of the records of this conversation
 
     def begin(self, start: Callable[[], Record]) -> Run:
@@ -62,10 +63,14 @@ class Recording:
             return self._begun(start, asked_for=True)
 
     @contextmanager
-    def held(self) -> Iterator[Run]:
-        """Return the current run, begun now if there is none; its record stays open until this ends."""
+    def held(self, *, by_person: bool) -> Iterator[Run]:
+        """Return the current run; its record stays open until this ends.
+
+        If no run goes on, what a person does belongs to the last one; otherwise a run begins.
+        """
         with self._lock:
-            run = self.now or self._begun(self._start, asked_for=False)
+            run = self.now or (self.last if by_person else None) or self._begun(self._start, asked_for=False)
+            run.record.open()
             run.calls += 1
         try:
             yield run
@@ -80,6 +85,7 @@ class Recording:
         with self._lock:
             run, self.now = self.now, None
             if run is not None:
+                self.last = run
                 run.summary = {**summary, "status": "interrupted"} if run.calls and at_once else summary
                 if at_once or not run.calls:
                     run.record.finish(run.summary)

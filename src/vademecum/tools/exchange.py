@@ -77,6 +77,11 @@ def parts_of(word: str) -> Iterator[tuple[str, str]]:
         yield f"{before}=", after
 
 
+def matching(pattern: str, workspace: Workspace) -> list[str]:
+    """Return the files that a text stands for: an output of the conversation, a path, or those of a glob."""
+    return [pattern] if pattern.startswith(PREFIX) else workspace.named(pattern)
+
+
 def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
     words: Sequence[str],
     files: Sequence[str],
@@ -95,7 +100,7 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
     for typed in copies:
         found.setdefault(typed, replace(_input(typed, locate(typed)), kind="copy"))
     for pattern in files:
-        matched = [pattern] if pattern.startswith(PREFIX) else workspace.named(pattern)
+        matched = matching(pattern, workspace)
         shown = [name for name in matched if name == pattern or known(locate(name))]
         if not shown:
             raise ToolRefused(f"No file matches {pattern!r} here.", code="missing")
@@ -210,26 +215,29 @@ def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: 
     """Put the inputs where the program finds them: copies of files, directories in place."""
     from vademecum.sandbox.base import Mount  # noqa: PLC0415 - 4 ms of a start, for scripts alone
 
-    left, names, placed = [MAX_INPUT_BYTES], {}, {}
+    left, names = [MAX_INPUT_BYTES], {}
+    placed: dict[Path, str] = {}
     copies: dict[str, Stamp] = {}
-    mounted, hidden = [], []
+    mounted, hidden, left_out = [], [], 0
     for given in inputs:
         real = Path(os.path.realpath(given.located.path))
-        if given.kind != "directory" or _is_better_copied(given, sandbox):
-            if real not in placed:
-                placed[real] = _free_name(work, given.name)
-                copies |= _copy_into(work, given, placed[real], left)
-            names[given.typed] = placed[real] or "."
+        if real in placed:  # under another spelling
+            names[given.typed] = placed[real]
             continue
-        hidden += [real / name for name in given.hidden]
-        if given.name and not given.typed.startswith("/") and ".." not in given.typed.split("/"):
-            mounted.append(Mount(real, work / given.name))
-            # Otherwise it may be a link, into which programs such as find go only with a slash behind it.
-            at_its_name = sandbox.name == "bubblewrap" and not given.hidden
-            names[given.typed] = given.typed if at_its_name else f"{given.typed.rstrip('/')}/"
+        left_out += len(given.hidden)
+        if given.kind != "directory" or _is_better_copied(given, sandbox):
+            name = _free_name(work, given.name)
+            copies |= _copy_into(work, given, name, left)
+            placed[real] = name or "."
         else:
-            mounted.append(Mount(real, real))
-            names[given.typed] = str(real)
+            hidden += [real / name for name in given.hidden]
+            at_a_name = given.name and not given.typed.startswith("/") and ".." not in given.typed.split("/")
+            mounted.append(Mount(real, work / given.name if at_a_name else real))
+            placed[real] = given.typed if at_a_name else str(real)
+            if at_a_name and (sandbox.name != "bubblewrap" or given.hidden):
+                # It may be a link, into which programs such as find go only with a slash behind it.
+                placed[real] = f"{given.typed.rstrip('/')}/"
+        names[given.typed] = placed[real]
     # The directories of files that it is told to write, such as ``out`` for ``out/chart.png``.
     parts = (part for word in words[:MAX_WORDS_WITH_PARENTS] for _, part in parts_of(word))
     for part in (part for part in parts if "/" in part and "://" not in part):
@@ -238,7 +246,6 @@ def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: 
             parent = (work / part).parent
             if not any(parent.is_relative_to(each.name) for each in mounted):
                 parent.mkdir(parents=True, exist_ok=True)
-    left_out = sum(len(given.hidden) for given in inputs)
     return Furnished(renamed(words, names), tuple(mounted), tuple(hidden), copies, left_out)
 
 

@@ -189,6 +189,7 @@ def observe(  # noqa: PLR0913 - everything that is known of a process that is ov
         "stderr_sha256": sha256_of(err),
         "outputs": [output.to_json() for output in outputs],
         **({"left_out": left_out} if left_out else {}),
+        **({"not_kept": beyond} if beyond else {}),
         **facts,
     }
     code = "" if ended.reason == "exited" else f"stopped-{ended.reason}"

@@ -92,12 +92,13 @@ class Workspace:
         return sorted(found)
 
     def named(self, pattern: str) -> list[str]:
-        """Return the paths that a text stands for: itself, or the files it matches as a glob."""
-        if not glob.has_magic(pattern) or os.path.lexists(self.locate(pattern).path):
+        """Return the paths that a text stands for: itself if it exists, or the files it matches as a glob."""
+        if os.path.lexists(self.locate(pattern).path):
             return [pattern]
-        found = self.matches(pattern)
+        found = self.matches(pattern) if glob.has_magic(pattern) else []
         if not found:
-            raise ToolRefused(f"No file matches {pattern!r} here.", code="missing")
+            says = f"No file matches {pattern!r}" if glob.has_magic(pattern) else f"There is no {pattern!r}"
+            raise ToolRefused(f"{says} here.", code="missing")
         return found
 
     def names(self, located: Located) -> tuple[str, ...]:
