@@ -1,4 +1,4 @@
-"""Chinese text → words with their English meanings, from a dictionary that is loaded when it is first needed.
+"""Split Chinese text into words and translate them, with a dictionary that is loaded on first use.
 
 The dictionary is made from CC-CEDICT (CC BY-SA 4.0, see NOTICE) by ``python -m bench.dictionary``.
 """
@@ -15,10 +15,10 @@ from vademecum.skill.text import simplified
 MAX_WORD_CHARS = 8
 MAX_GLOSSES = 2
 
-# Compiled when they are first needed, which English requests never do.
+# Compiled on first use; English requests never need them.
 HAN = "[\u3400-\u4dbf\u4e00-\u9fff]+"
 _KANA = "[\u3040-\u30ff]"
-# Words that carry no topic. A request is cut at them, so that they match nothing by themselves.
+# Words without a topic. Requests are split at them, so they match nothing.
 _STOP = (
     "的 了 吗 呢 吧 啊 呀 嘛 么 着 过 地 得 之 所 而 且 但 并 或 和 与 及 跟 同 对 对于 关于 由 被 把 "
     "将 让 使 给 向 往 从 到 在 于 以 用 是 有 没 没有 不 不是 不能 不会 不要 很 太 更 最 都 也 还 就 "
@@ -49,7 +49,7 @@ class Dictionary:
             self._lines[word[0]] = f"{word[0]}\t{word[1:]}={line[1:]}"
 
     def meanings(self, word: str) -> list[str]:
-        """Return the English glosses of a word, the usual ones first; none if it is not known."""
+        """Return the English meanings of a word, common ones first; none if it is unknown."""
         glosses = self._beginning_with(word[0]).get(word[1:], "")
         return glosses.split(";") if glosses else []
 
@@ -58,7 +58,7 @@ class Dictionary:
         return dict(zip(entries[1::2], entries[2::2], strict=True))
 
     def segmented(self, run: str) -> list[str]:
-        """Cut a run of characters into the fewest words, of equal cuts the one with the longest word."""
+        """Split a run of characters into the fewest words; of equal splits, the one with the longest word."""
         best = [(0, 0, 0), *[(len(run), 0, 0)] * len(run)]
         for start, first in enumerate(run):
             before, squares, _ = best[start]
@@ -76,13 +76,13 @@ class Dictionary:
 
 @cache
 def dictionary() -> Dictionary:
-    """Load the dictionary, once in a process."""
+    """Load the dictionary, once per process."""
     data = Path(__file__).with_name("dictionary.txt.z").read_bytes()
     return Dictionary(zlib.decompress(data).decode("utf-8"))
 
 
 def glosses_of(text: str) -> str:
-    """Return the English meanings of a Chinese text, so that English requests find it; else nothing.
+    """Return the English meanings of a Chinese text, so that English requests find it.
 
     >>> glosses_of("填写发票")
     'fill form write data box invoice receipt'
