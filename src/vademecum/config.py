@@ -251,7 +251,7 @@ class Config(_Section):
     def __post_init__(self) -> None:
         """Refuse a root that cannot be a path, and a level that is named twice."""
         if len(set(self.precedence)) < len(self.precedence):
-            raise ValueError("'precedence' names a level twice: name each of them once")
+            raise ValueError("'precedence' names a level twice: name each level once")
         if any("\0" in root or not root for root in self.skill_roots):
             raise ValueError("'skill_roots' contains a text that cannot be a path: name a directory")
 
@@ -341,7 +341,7 @@ def _read(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is not valid {file.suffix[1:].upper()} ({error}): correct it.") from error
     if not isinstance(data, dict):
-        raise ConfigError(f"{file} must hold an object: write {{}} for no settings.")
+        raise ConfigError(f"{file} must contain an object: write {{}} for no settings.")
     return data
 
 
@@ -350,14 +350,14 @@ def once(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     keys: set[Any] = set()
     for key, _ in pairs:
         if key in keys:
-            raise ValueError(f"the key {key!r} is there twice")
+            raise ValueError(f"the key {key!r} appears twice")
         keys.add(key)
     return dict(pairs)
 
 
 def _json(text: str) -> Any:
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no JSON number")
+        raise ValueError(f"{constant} is not a JSON number")
 
     return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
 

@@ -58,7 +58,7 @@ def read_own(path: str | Path, *, cap: int, private: bool = False) -> bytes:
     try:
         about = os.fstat(descriptor)
         if about.st_uid != os.geteuid():
-            raise FileRefused("it belongs to somebody else", code="foreign")
+            raise FileRefused("it belongs to another user", code="foreign")
         if private and about.st_mode & 0o077:
             raise FileRefused(f"others can read or change it: run chmod 600 {path}", code="not-private")
         return read_up_to(descriptor, cap)

@@ -188,7 +188,7 @@ class SecretStore:
             return ()
         except (OSError, FileRefused) as error:
             why = getattr(error, "strerror", None) or error
-            raise ConfigError(f"The secrets in {self.path} are not read: {why}.") from error
+            raise ConfigError(f"The secrets in {self.path} cannot be read: {why}.") from error
         except msgspec.MsgspecError:  # which may quote what is there
             raise ConfigError(f"{self.path} is not a file of secrets: repair or remove it.") from None
 

@@ -46,7 +46,7 @@ _WHOLE = re.compile(
 )
 
 _CUT = (
-    "The reply was cut at its length limit, so nothing of it was done. Do it in smaller steps: write a long "
+    "The reply was cut at its length limit, so none of it was done. Do it in smaller steps: write a long "
     "file in parts (write_file, then edit_file), or answer more briefly."
 )
 
@@ -252,7 +252,7 @@ def _object_in(text: str) -> dict[str, Any]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ReplyWrong("The reply cannot be taken: a key is there twice.")
+        raise ReplyWrong("The reply cannot be used: a key appears twice.")
     return found
 
 
@@ -285,9 +285,9 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 def _check(value: Any, depth: int = 0) -> None:
     """Refuse very deep nesting and half a character."""
     if depth > MAX_DEPTH:
-        raise ReplyWrong("The reply cannot be taken: it is nested too deeply.")
+        raise ReplyWrong("The reply cannot be used: it is nested too deeply.")
     if isinstance(value, str) and not value.isascii() and _HALF.search(value):
-        raise ReplyWrong("The reply cannot be taken: it contains half a character.")
+        raise ReplyWrong("The reply cannot be used: it contains half a character.")
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, list):

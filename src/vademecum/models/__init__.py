@@ -133,7 +133,7 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
         ours = import_module(f"vademecum.models.{service.package}_sdk")
     except ImportError as error:
         advice = f"pip install 'vademecum[{service.package}]'"
-        raise ConfigError(f"The model {wanted} needs a package that is not here: {advice}.") from error
+        raise ConfigError(f"The model {wanted} needs a package that is not installed: {advice}.") from error
     if service.structure:
         params.setdefault("structure", service.structure)
     address = params.get("base_url") or context.env.get(service.address_variable) or service.base_url

@@ -84,7 +84,7 @@ class OpenAIModel(ServedModel):
                     without |= {less}
                     if less == "tools":
                         self._learn(without=without)
-                        told = f"{self._host} takes no tools: {self._words(error)}"
+                        told = f"{self._host} does not support tools: {self._words(error)}"
                         raise ToolsUnsupported(told) from error
             if without != self._habits.without:
                 self._learn(without=without)

@@ -229,7 +229,7 @@ class ServedModel:
         except self.sdk.APIConnectionError as error:
             raise ModelUnavailable(f"{self._host} cannot be reached ({self._words(error)}).") from error
         except TypeError as error:
-            raise ModelRefused(f"The model's settings do not fit: {self._words(error)}.") from error
+            raise ModelRefused(f"The model's settings are wrong: {self._words(error)}.") from error
         except (self.sdk.APIError, ValueError, AttributeError) as error:
             raise ModelReplyWrong(f"The answer is not a reply of a model: {self._words(error)}.") from error
         except Exception as error:

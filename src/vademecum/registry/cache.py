@@ -69,7 +69,7 @@ def load_cache(path: Path, *, count: int) -> tuple[list[dict[str, CachedSkill]],
     except FileNotFoundError:
         return [{} for _ in range(count)], None
     except (OSError, FileRefused, MsgspecError) as error:
-        text = f"The index cache {path} was not used ({error}) and is built anew"
+        text = f"The index cache {path} was not used ({error}) and is rebuilt"
         return [{} for _ in range(count)], Problem("cache-rebuilt", "warning", text)
     return [{seen.skill.directory: seen for seen in of_root} for of_root in roots], None
 

@@ -151,7 +151,7 @@ class McpSource:
                 if cursor is None or len(entries) > MAX_SKILLS:
                     break
         if cursor is not None:
-            raise SourceFailed(f"The list of {self.name} does not end: nothing of it is used.")
+            raise SourceFailed(f"The list of {self.name} does not end: none of it is used.")
         skills, left_out = _checked(entries)
         listing = _Listing(asked.address, asked.directory, time.time(), tuple(skills), tuple(left_out))
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -247,7 +247,7 @@ def _skill(raw: object) -> ProvidedSkill:
     listed = tuple(_file(entry.uri, file) for file in entry.resources)
     paths = {file.path for file in listed}
     if MANIFEST not in paths or len({path.casefold() for path in paths}) != len(listed):
-        raise _wrong(entry.uri, "does not announce SKILL.md, or a file twice")
+        raise _wrong(entry.uri, "does not announce SKILL.md, or announces a file twice")
     if len(listed) > MAX_FILES or sum(file.size for file in listed) > MAX_BYTES:
         raise _wrong(entry.uri, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
     return ProvidedSkill(entry.uri, entry.frontmatter, listed)

@@ -57,12 +57,12 @@ def fetch(provider: Provider, skill: ProvidedSkill, place: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
         if set(file_digests(str(staging / "skill"))) != set(wanted):
-            raise IntegrityFailed(f"Not every file of {skill.uri} came.", code="source-lies")
+            raise IntegrityFailed(f"The source did not send every file of {skill.uri}.", code="source-lies")
         with contextlib.suppress(FileNotFoundError):
             os.rename(place, staging / "old")
         os.rename(staging / "skill", place)
     except OSError as error:
-        raise VademecumError(f"{skill.uri} cannot be kept in {place} ({error}).", code="source") from error
+        raise VademecumError(f"{skill.uri} cannot be stored in {place} ({error}).", code="source") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

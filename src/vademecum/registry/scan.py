@@ -115,10 +115,10 @@ class Walk:
 
     def _take(self, directory: str, file: str, path: str, about: os.stat_result) -> None:
         if stat.S_ISLNK(about.st_mode):
-            why = "is a link, and scan.follow_links is off: replace it by a file"
+            why = "is a link, and scan.follow_links is off: replace it with a file"
             self._object(path, "link", f"{path} {why}")
         elif not stat.S_ISREG(about.st_mode):
-            self._object(path, "not-a-file", f"{path} is not a plain file: replace it by one")
+            self._object(path, "not-a-file", f"{path} is not a plain file: replace it with one")
         elif self._directories_left >= 0:
             self.documents.append((directory, file, signature_of(about)))
         else:
@@ -137,7 +137,7 @@ class Walk:
             self._object(path, *_unreachable(path, error))
             return False
         if not self._settings.follow_links:
-            why = "is a link, and scan.follow_links is off: replace it by a directory"
+            why = "is a link, and scan.follow_links is off: replace it with a directory"
             self._object(path, "link", f"{path} {why}")
         elif entered:
             why = "links to a directory that is searched already: remove the link"

@@ -220,7 +220,7 @@ def _entry(event: Event) -> tuple[Mark, str, str] | None:  # noqa: PLR0912 - one
         case "tool_called":
             return _called(data)
         case "charter":
-            return "note", f"charter {str(data['digest'])[:19]}… holds, {data['skills']} skills", ""
+            return "note", f"charter {str(data['digest'])[:19]}… is in force, {data['skills']} skills", ""
         case "charter_asked":
             mark, verdict = ("ok", "lets") if data["allowed"] else ("refused", "does not let")
             return mark, f"the charter {verdict} it be selected: {data['skill']}", _reasons(data)

@@ -443,5 +443,5 @@ def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
         if found.sandbox is not None:
             return found.sandbox
         problems.append(found.problem)
-    advice = "install bubblewrap, or set execution.sandbox to 'none' in ~/.agent/config.json to do without"
+    advice = "install bubblewrap, or set execution.sandbox to 'none' (no sandbox) in ~/.agent/config.json"
     raise SandboxFailed(f"Scripts cannot be run safely here. {' '.join(problems)} To go on, {advice}.")

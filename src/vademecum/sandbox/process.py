@@ -107,7 +107,7 @@ def run_command(  # noqa: PLR0913 - what a command depends on
             return Ended(reason, None, seconds)
         code, complaint = running.said("exit-code"), running.said("error")
         if code is None and running.said("started"):
-            raise SandboxFailed(f"{sandbox.name} was lost while the command ran: what it did is not known.")
+            raise SandboxFailed(f"{sandbox.name} was lost while the command ran: its effects are unknown.")
         if code is None or complaint:
             # The sandbox's own error must not look like the command's output.
             printed = streams.err.read_bytes()[-MAX_COMPLAINT_BYTES:].decode("utf-8", "replace").strip()

@@ -186,7 +186,7 @@ class Act(ExitStack):
         except (Deferred, VademecumError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever an approver raises is a refusal
-            return Answer("reject", f"the question could not be put ({error})", seen=False, absent=True)
+            return Answer("reject", f"the question could not be asked ({error})", seen=False, absent=True)
 
     # Decisions of the rules
 

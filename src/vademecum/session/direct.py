@@ -140,7 +140,7 @@ def _request(act: Act, call: calls.NetworkRequest) -> Observation:
             if hop.url == call.url:
                 raise
             # A request was sent already, so the call cannot be deferred.
-            text = f"It redirects to {hop.host!r}, which needs an approval of its own: request that address."
+            text = f"It redirects to {hop.host!r}, which needs its own approval: request that address."
             raise ToolRefused(text, code="redirects") from deferred
 
     return network_request(call, permit=permit, keep=act.directory / "answer")

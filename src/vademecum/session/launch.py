@@ -317,12 +317,12 @@ def _refuse_closed(act: Act, changes: Changes) -> None:
     closed = next(filter(act.is_closed, changes.files()), None)
     if closed is not None:
         shown = os.path.relpath(closed, act.session.place.project)
-        text = "What may be changed contains files that may not: name a smaller part of it."
+        text = "The paths to change contain files that must not change: name a smaller part."
         raise Denied(text, advice=f"one of them is {shown}")
     plain = (about for file in changes.files() if stat.S_ISREG((about := file.lstat()).st_mode))
     if any(about.st_nlink > 1 for about in plain):
-        text = "What may be changed contains hard links, so that other files would change too"
-        raise ToolRefused(f"{text}: name a smaller part of it.", code="linked")
+        text = "The paths to change contain hard links, so other files would change too"
+        raise ToolRefused(f"{text}: name a smaller part.", code="linked")
 
 
 def _sorted_changes(act: Act, changes: Changes) -> tuple[list[str], list[str]]:
@@ -353,7 +353,7 @@ def _with_changes(seen: Observation, changed: list[str], refused: list[str]) -> 
     lines = [seen.text, *(f"It changed {visible(name)}." for name in changed[:MAX_LISTED_OUTPUTS])]
     if len(changed) > MAX_LISTED_OUTPUTS:
         lines.append(f"It changed {len(changed) - MAX_LISTED_OUTPUTS:,} more files.")
-    lines += [f"It made {visible(name)}, which is not allowed, so it was taken away." for name in refused]
+    lines += [f"It made {visible(name)}, which is not allowed and was removed." for name in refused]
     facts = {**seen.facts, "changed": changed, "taken_away": refused}
     code = seen.code or ("denied" if refused else "")
     return structs.replace(seen, text="\n".join(lines), code=code, facts=facts)

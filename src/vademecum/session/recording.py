@@ -56,7 +56,7 @@ class Recording:
         """Begin a run for the caller; a session has one at a time."""
         with self._lock:
             if self.now is not None and self.now.asked_for:
-                text = "A run goes on in this session: wait for its end, or begin another session."
+                text = "A run is in progress in this session: wait for its end, or begin another session."
                 raise VademecumError(text, code="busy")
             self.end(CLOSED)
             return self._begun(start, asked_for=True)
@@ -90,7 +90,7 @@ class Recording:
         return run
 
 
-CHANGED = "What was asked about has changed since: nothing was done, ask again."
+CHANGED = "The content changed after the question: nothing was done, ask again."
 
 
 class Answered:

@@ -161,7 +161,7 @@ def _files(base: str) -> Iterator[str]:
             count += 1
             if count > MAX_DIGESTED_FILES:
                 raise FileRefused(
-                    f"{base} holds more than {MAX_DIGESTED_FILES:,} files.", code="too-many-files"
+                    f"{base} contains more than {MAX_DIGESTED_FILES:,} files.", code="too-many-files"
                 )
             yield os.path.relpath(f"{directory}/{name}", base)
 

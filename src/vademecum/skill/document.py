@@ -287,7 +287,7 @@ class _Interpreter:
             return field.value.strip()
         text, hidden = self._cleaned(field.value)
         if hidden:
-            message = f"Field {key!r} holds {hidden} hidden characters, which were removed. Delete them"
+            message = f"Field {key!r} contains {hidden} hidden characters, which were removed. Delete them"
             self._add("hidden-characters", message, key, severity="warning")
         return text
 
@@ -304,7 +304,7 @@ class _Interpreter:
         if not self._reading.block_angle_brackets or ("<" not in text and ">" not in text):
             return text
         message = (
-            f"Field {key!r} holds an angle bracket (< or >), which could pass for markup. Use other words"
+            f"Field {key!r} contains an angle bracket (< or >), which could look like markup. Use other words"
         )
         self._add("angle-bracket", message, key)
         return text.translate(_ESCAPES) if self._reading.lenient else text

@@ -113,7 +113,7 @@ def _why_not_opened(data: bytes) -> tuple[str, str]:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "not-utf8", "SKILL.md is saved as UTF-16: save it as UTF-8"
     if b"\0" in data:
-        return "binary", "SKILL.md is not text (it holds NUL bytes): replace it"
+        return "binary", "SKILL.md is not text (it contains NUL bytes): replace it"
     wanted = "Begin the file with a line ---, then name: and description:, then a line ---"
     return "no-frontmatter", f"SKILL.md must start with YAML frontmatter (---). {wanted}"
 

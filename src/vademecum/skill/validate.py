@@ -157,7 +157,7 @@ def _values(place: Path, document: Document) -> Iterator[Problem]:
     except (PathRefused, OSError):
         there = False
     if not there:
-        text = f"'metadata.entry' names {entry!r}, which is no file below scripts/: correct it"
+        text = f"'metadata.entry' names {entry!r}, which is not a file below scripts/: correct it"
         yield Problem("entry-missing", "warning", text, field="metadata")
 
 
@@ -227,11 +227,11 @@ def _links(place: Path) -> Iterator[Problem]:
         for name in sorted([*names, *files]):
             seen += 1
             if seen > MAX_FILES:
-                text = f"The skill holds more than {MAX_FILES:,} files: remove what it does not need"
+                text = f"The skill contains more than {MAX_FILES:,} files: remove what it does not need"
                 yield Problem("too-many-files", "error", text)
                 return
             path = Path(directory, name)
             if path.is_symlink() and leads_out(place, path):
                 relative = str(path.relative_to(place))
-                text = f"{relative!r} is a link that leads out of the skill: replace it by a file"
+                text = f"{relative!r} is a link that leads out of the skill: replace it with a file"
                 yield Problem("link-outside", "error", text)

@@ -147,7 +147,7 @@ class _Reader:
         for key, line, node in self._entries(top):
             value = self._value(node, key)
             if key in found:
-                text = f"The field {key!r} is there twice: remove one of them"
+                text = f"The field {key!r} appears twice: remove one of them"
                 self._note("duplicate-field", line, text, field=key)
             found[key] = Field(value, line)
         return found
@@ -174,7 +174,7 @@ class _Reader:
             if key != "metadata":
                 continue  # of other mappings, only the keys are checked
             if name in found:
-                text = f"'metadata.{name[:40]}' is there twice: remove one of them"
+                text = f"'metadata.{name[:40]}' appears twice: remove one of them"
                 self._note("duplicate-field", line, text, field=key)
             if (value := node.text()) is not None:
                 found[name] = value

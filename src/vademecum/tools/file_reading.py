@@ -102,7 +102,7 @@ def _compiled(call: Grep) -> Any:
     except re2.error as error:
         reason = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
         raise ToolRefused(
-            f"The pattern {call.pattern[:200]!r} is no RE2 expression ({reason}): correct it.", code="pattern"
+            f"The pattern {call.pattern[:200]!r} is not valid RE2 ({reason}): correct it.", code="pattern"
         ) from error
 
 

@@ -177,7 +177,7 @@ def observe(  # noqa: PLR0913 - all facts about a finished process
     if len(outputs) > MAX_LISTED_OUTPUTS:
         lines.append(f"It left {len(outputs) - MAX_LISTED_OUTPUTS:,} more files.")
     if beyond:
-        lines.append(f"{beyond:,} files more were left and not kept: at most {len(outputs):,} are.")
+        lines.append(f"{beyond:,} more files were left but not kept: the limit is {len(outputs):,}.")
     lines += notes
     left_out = job.furnished.left_out
     about = {
@@ -350,7 +350,7 @@ def _interpreter_of(script: Path, head: bytes, path: str) -> Interpreter:
         return Interpreter((program, *words[1:]), home_of(program))
     if not head.startswith(b"\x7fELF"):
         raise ToolRefused(
-            f"It cannot be told how to run {script.name!r}: give it a first line with '#!', or one of "
+            f"It is unclear how to run {script.name!r}: give it a first line with '#!', or one of "
             f"{', '.join(_BY_SUFFIX)}.",
             code="interpreter",
         )

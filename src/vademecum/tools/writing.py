@@ -182,8 +182,8 @@ class Changes:
             left -= file.lstat().st_size
             if left < 0 or len(self.before) > MAX_KEPT_FILES:
                 raise ToolRefused(
-                    f"What may be changed is too large to keep its old content (at most {MAX_KEPT_FILES:,} "
-                    f"files and {MAX_KEPT_BYTES:,} bytes): name a smaller part of it.",
+                    f"The paths to change are too large to keep (at most {MAX_KEPT_FILES:,} "
+                    f"files and {MAX_KEPT_BYTES:,} bytes): name a smaller part.",
                     code="too-large",
                 )
             shutil.copy2(file, self._kept(file), follow_symlinks=False)

@@ -118,10 +118,10 @@ class Environments:
         def stopped() -> bool:
             """Raise if the caller cancelled or the time is over."""
             if cancelled():
-                text = "The packages were not installed: it was cancelled."
+                text = "The installation of the packages was cancelled."
                 raise ToolRefused(text, code="stopped-cancelled")
             if time.monotonic() > deadline:
-                raise failed("it takes too long: try again, since what was downloaded is kept")
+                raise failed("it takes too long: try again, downloads are kept")
             return False
 
         with self._locked(progress, stopped) as directory:

@@ -34,7 +34,7 @@ _IS_ADDRESS = f"is an address: {_PLAIN}"
 _REFUSED = (
     (r"(?:-r|--requirement|-c|--constraint).*", "is an option that reads another file: copy its lines here"),
     (r"-.*|.* --.*", f"has an option: {_PLAIN}; indexes are set by the user, for uv or pip"),
-    (r".*\\", "goes on in the next line: write it on one line"),
+    (r".*\\", "continues on the next line: write it on one line"),
     (r".*://.*|git\+.*", _IS_ADDRESS),
     (r"[.~].*|[^;]*[/\\].*|[^;]*\.(?:whl|zip|gz)(?:;.*)?", f"is a path: {_PLAIN}"),
 )
@@ -126,7 +126,7 @@ def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> tuple[str, 
     except InvalidSpecifier:
         raise refused("requires-python", f"{shown} is not a range of versions: write '>=3.11'") from None
     if not met:
-        text = f"it requires Python {shown} and this is {here}: run vade with that"
+        text = f"it requires Python {shown} and this is {here}: run vade with that Python"
         raise refused("requires-python", text)
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
         raise refused("dependencies", "'dependencies' is not a list of strings: write ['name>=1.2']")

@@ -88,7 +88,7 @@ def find_uv(env: Mapping[str, str]) -> str:
     beside = sysconfig.get_path("scripts")
     found = shutil.which("uv", path=f"{search_path(env.get('PATH', ''))}:{beside}")
     if found is None:
-        raise failed("uv, which installs them, is not here: run pip install 'vademecum[packages]'")
+        raise failed("uv, which installs them, is not installed: run pip install 'vademecum[packages]'")
     return found
 
 
