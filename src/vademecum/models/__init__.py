@@ -59,7 +59,7 @@ def scripted(turns: Sequence[Turn], *, piece: int = 0, wire: Wire = "json") -> S
 
 
 def openai(name: str, **params: Any) -> Model:
-    """Return a model behind the OpenAI protocol; ``base_url`` sets another server, ``timeout`` a limit.
+    """Return a model behind the OpenAI protocol; ``base_url`` sets the server, ``timeout`` the time limit.
 
     It needs the extra ``openai``, and ``OPENAI_API_KEY`` in the environment or in ``vade secrets``.
 

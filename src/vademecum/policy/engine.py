@@ -284,7 +284,7 @@ class Policy:
 
     @property
     def allow(self) -> tuple[str, ...]:
-        """Return the patterns that ``--allow`` gave this run."""
+        """The patterns that ``--allow`` gave this run."""
         words = (rule.pattern.partition(" ") for rule in self._run if rule.permission == APPROVAL)
         return tuple(tool if pattern == "*" else f"{tool}({pattern})" for tool, _, pattern in words)
 
@@ -398,7 +398,7 @@ class OwnPolicy:
         self._patience = patience
 
     def decide(self, request: Request) -> Decision:
-        """Say what may happen."""
+        """Return the decision about a request."""
         fixed = _FIXED_ALONE.decide(request)
         if fixed.effect is Effect.DENY:
             return fixed

@@ -165,7 +165,7 @@ def refusal(
 ) -> Denied:
     """Return the error for a refusal; its advice tells a person why, and what to do."""
     text = f"{decision.effect.name.lower()} {_wanted(requests)}"
-    if decision.rule is not None and not decision.rule.number:  # a bound that the model may know
+    if decision.rule is not None and not decision.rule.number:  # a bound, which the model already knows
         text += f", because {decision.reason}"
     advice = said(requests, decision, remedies).removeprefix(text).lstrip(",; ")
     if answer is not None:

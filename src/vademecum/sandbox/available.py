@@ -422,7 +422,7 @@ def network_by_host_problem(name: Real) -> str:
 
 
 def _tried(sandbox: Sandbox, network: Network = "none") -> Ended:
-    """Run a command that exits with 0 if the sandbox prevents what it must."""
+    """Run a command that exits with 0 if the sandbox confines it."""
     with tempfile.TemporaryDirectory(prefix="vade-probe-") as name:
         place = Path(name)
         work, canary = place / "work", place / "canary"

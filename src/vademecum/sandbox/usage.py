@@ -24,7 +24,7 @@ OWN_PROCESSES = 5  # of the sandbox itself
 
 _NICE = 10
 
-# A control group caps the number of processes also for root, who is exempt from ``RLIMIT_NPROC``.
+# A control group also caps the number of processes of root, who is exempt from ``RLIMIT_NPROC``.
 _MOUNT = Path("/sys/fs/cgroup")
 _PREFIX = "vademecum-"
 _NO_GROUP = Path("/nonexistent")

@@ -215,7 +215,7 @@ class Act(ExitStack):
         return sees
 
     def find(self, name: str, source: str = "") -> Skill:
-        """Return the skill of that name if the caller may know of it: for a model, an offered one."""
+        """Return the skill of that name if the caller may know of it; models see only offered skills."""
         index = self.session.view.index if self.origin == "user" else self.session.view.offered
         try:
             return index.get(name, source=source or None)

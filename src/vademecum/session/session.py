@@ -258,7 +258,7 @@ class Session:
         return Result(f"{skill.name} is not loaded any more.")
 
     def find(self, name: str, source: str = "", origin: Origin | None = None) -> Skill:
-        """Return the skill of that name if the caller may know of it: for a model, an offered one."""
+        """Return the skill of that name if the caller may know of it; models see only offered skills."""
         return self.asking(origin=origin).find(name, source)
 
     def chosen(self, name: str, source: str, act: Act) -> Skill:

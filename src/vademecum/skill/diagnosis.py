@@ -40,7 +40,7 @@ _LEFT_OUT = "The value of {!r} cannot be parsed and was left out. Correct it, or
 
 
 class FieldLines(Struct):
-    """One field as it is written: its key, its value, and the lines that follow it."""
+    """One field as written: its key, its value, and the lines that follow it."""
 
     line: int
     indent: str
@@ -55,7 +55,7 @@ class FieldLines(Struct):
         return [f"{margin}{self.key}: {self.value}".rstrip(), *self.more]
 
     def children(self) -> list[FieldLines]:
-        """Return the entries below ``metadata:``, if it has no value of its own."""
+        """Return the entries below ``metadata:``, if its own line has no value."""
         if self.key.strip("\"'").lower() != "metadata" or self.value:
             return []
         first = next((line for line in self.more if line.strip()), "")

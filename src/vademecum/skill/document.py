@@ -376,6 +376,6 @@ class _Interpreter:
         return field.line if field else None
 
     def _add(self, code: str, message: str, key: str, *, severity: Severity | None = None) -> None:
-        """Note a problem: an error in strict mode, a repair in lenient mode, unless said otherwise."""
+        """Note a problem: an error in strict mode, a repair in lenient mode, unless ``severity`` is given."""
         level: Severity = severity or ("warning" if self._reading.lenient else "error")
         self.problems.append(Problem(code, level, message, key, self._line(key)))

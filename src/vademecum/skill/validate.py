@@ -64,7 +64,7 @@ class Validation(Printable, frozen=True):
 
     @property
     def valid(self) -> bool:
-        """Return whether the skill has no errors; warnings do not count."""
+        """True if the skill has no errors; warnings do not count."""
         return all(problem.severity != "error" for problem in self.problems)
 
     def to_json(self) -> dict[str, Any]:
