@@ -220,7 +220,7 @@ LEFT_OUT = {
     "climbing": "goes up with '..'",
     "compiled": "not a file of a skill",
     "no-document": "does not announce SKILL.md",
-    "twice": "or a file twice",
+    "twice": "or announces a file twice",
     "no-digest": "digest",
     "dynamic": "resources",
     "huge": "more than 512 files or 16,777,216 bytes",

@@ -1,6 +1,6 @@
-"""Tools but scripts: read, list, search, change and delete files, save outputs, request an address.
+"""All tools except scripts: read, list, search, change and delete files, save outputs, send requests.
 
-``explain`` says what would be decided about any of them.
+``explain`` returns the decision about a request, without doing anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MAX_SAVED_BYTES = 256 * 1024 * 1024
 
-# A call that needs the permission, for its resource.
+# For each permission, a call that needs it.
 _CALLS: dict[str, Callable[[str], calls.RunScript | calls.DirectCall]] = {
     "write": lambda path: calls.WriteFile(path, ""),
     "delete": calls.DeleteFile,
@@ -40,7 +40,7 @@ _CALLS: dict[str, Callable[[str], calls.RunScript | calls.DirectCall]] = {
 
 
 def perform(act: Act, call: calls.DirectCall) -> Observation:
-    """Ask for what a tool needs, and do it."""
+    """Ask for a tool's needs, and carry out the call."""
     match call:
         case calls.ReadFile() | calls.ListDir() | calls.Grep():
             located = act.locate(call.path)
@@ -74,7 +74,7 @@ def perform(act: Act, call: calls.DirectCall) -> Observation:
 
 
 def _replace(act: Act, located: Located, data: bytes) -> Observation:
-    """Write a file whose requests are decided, after asking about exactly this content."""
+    """Write a file after asking about exactly this content; its requests are decided already."""
     act.refuse_denied((located.rule,))
     writing.refuse_link(located)
     about = partial(writing.planned, located, data)
@@ -88,7 +88,7 @@ def _replace(act: Act, located: Located, data: bytes) -> Observation:
 
 
 def _edit(act: Act, call: calls.EditFile, located: Located) -> Observation:
-    """Replace a text in a file; if reading it is asked for, nothing is said of it before the answer."""
+    """Replace a text in a file; if reading needs approval, reveal nothing about the file before that."""
     act.decide(lambda: [*act.reads(located), *act.writes(located)])
     act.refuse_denied((located.rule,))
     writing.refuse_link(located)
@@ -124,7 +124,7 @@ def _save(act: Act, call: calls.SaveOutput) -> Observation:
 
 
 def _content(located: Located, new: bytes = b"") -> Callable[[], str]:
-    """Return what an answer about changing a file depends on: what is in it now, and what would be."""
+    """Return a function for the content that an answer depends on: the current and the new one."""
     return lambda: f"{writing.content_digest(located)} {hashlib.sha256(new).hexdigest()}"
 
 
@@ -142,8 +142,8 @@ def _request(act: Act, call: calls.NetworkRequest) -> Observation:
         except Deferred as deferred:
             if hop.url == call.url:
                 raise
-            # Something was sent by now, so that this cannot be taken up later.
-            text = f"It redirects to {hop.host!r}, which needs an approval of its own: request that address."
+            # A request was sent already, so the call cannot be deferred.
+            text = f"It redirects to {hop.host!r}, which needs its own approval: request that address."
             raise ToolRefused(text, code="redirects") from deferred
 
     return network_request(call, permit=permit, keep=act.directory / "answer")
