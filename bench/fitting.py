@@ -29,7 +29,7 @@ from vademecum import BUILTIN_ROOT, Finder, IndexOptions, SkillIndex, build_inde
 from vademecum.search.fitting import LEAST_AMONG_FEW, LEAST_CONFIDENCE, LEAST_IN_CHINESE, inputs
 from vademecum.search.query_terms import LEAST_WEIGHT, RAREST
 from vademecum.search.text_index import analyzer
-from vademecum.skill.text import prepared
+from vademecum.search.words import prepared
 
 Numbers = NDArray[np.float64]
 

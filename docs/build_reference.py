@@ -38,7 +38,7 @@ def generated() -> dict[str, str]:
         page: str = import_module("docs.reference_api").api_page()
         found["api.md"] = page
         found["api.zh.md"] = re.sub(
-            r"\A# .*\n", "# Python 接口\n\n本页由源代码里的说明生成，内容是英文。\n", page
+            r"\A# .*\n", "# Python 接口\n\n本页由源代码里的文档字符串生成，内容是英文。\n", page
         )
     return found
 

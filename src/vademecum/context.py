@@ -61,6 +61,17 @@ class Context:
         return [place for place in chain[: top + 1] if Path(os.path.realpath(place)) != home]
 
     @property
+    def project(self) -> Path:
+        """The outermost directory of the project; without one, the working directory."""
+        return (self.project_directories() or [self.cwd])[-1]
+
+    @property
+    def agent_directory(self) -> Path:
+        """The ``.agent`` of the nearest project directory that has one, else of the outermost."""
+        places = self.project_directories() or [self.cwd]
+        return next((place for place in places if (place / ".agent").is_dir()), places[-1]) / ".agent"
+
+    @property
     def speaks_chinese(self) -> bool:
         """Return whether the user's locale asks for messages in Chinese.
 

@@ -77,9 +77,9 @@ def copy_opened(descriptor: int, target: str | Path, *, most: int) -> int:
 
 
 def sha256_of(path: str | Path) -> str:
-    """Return the SHA-256 digest of a file in hexadecimal."""
-    with open(path, "rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()
+    """Return the SHA-256 digest of a plain file in hexadecimal."""
+    with os.fdopen(open_plain(path), "rb", buffering=0) as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 @contextlib.contextmanager

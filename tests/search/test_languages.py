@@ -109,7 +109,7 @@ def test_english_requests_do_not_load_the_dictionary(root: Path) -> None:
     for name in ("docker-images", "excel-tables"):
         write_skill(root, name, f"---\nname: {name}\ndescription: {SKILLS[name]}\n---\n")
     code = (
-        "import sys, vademecum as vm; from vademecum.search.chinese import dictionary\n"
+        "import sys, vademecum as vm; from vademecum.search.words import dictionary\n"
         "finder = vm.Finder(vm.build_index(sys.argv[1], vm.IndexOptions()))\n"
         "for query in ('excel sheets', '表格'):\n"
         "    print(finder.search(query)[0].name, dictionary.cache_info().currsize)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vademecum.search.text_index import analyzer
-from vademecum.skill.text import prepared
+from vademecum.search.words import prepared
 
 
 def words(text: str) -> list[str]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,8 @@ import pytest
 from tests.support import index_of
 from tests.tools.support import Bench
 from vademecum.sandbox import seccomp
-from vademecum.sandbox.available import Landlock, probe
-from vademecum.sandbox.base import Jail, own_python
+from vademecum.sandbox.available import Landlock, Real, probe
+from vademecum.sandbox.base import BASE_PYTHON, Jail, own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.skill.assets import directory_digest, skill_digest
 from vademecum.tools.job import take_snapshot
@@ -105,3 +108,36 @@ def test_signals_are_refused_where_landlock_cannot_keep_them_inside(tmp_path: Pa
     ended = run_command(Landlock(version=5), [*python.words, "-c", code], jail, streams=streams)
     assert ended.exit_code == 0, streams.err.read_text()
     assert streams.out.read_text().splitlines() == ["kept in", "kept in", "True True"]
+
+
+def test_an_interpreter_behind_several_links_is_found(tmp_path: Path, sandbox: Real) -> None:
+    """``venv/bin/python`` leads to a link in a third directory, as with an interpreter from ``~/.local/bin``."""
+    between = tmp_path / "local/bin/python3"
+    between.parent.mkdir(parents=True)
+    between.symlink_to(BASE_PYTHON)
+    subprocess.run([between, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (tmp_path / "work").mkdir()
+    program = """
+        import sys
+        from pathlib import Path
+        from vademecum.sandbox.available import choose_sandbox
+        from vademecum.sandbox.base import Jail, own_python
+        from vademecum.sandbox.process import Streams, run_command
+
+        place, name = Path(sys.argv[1]), sys.argv[2]
+        python = own_python()
+        jail = Jail(place / "work", {}, python.readable, (place / "work",))
+        words = [*python.words, "-c", "import sys; print(sys.prefix)"]
+        run_command(choose_sandbox(name), words, jail, streams=Streams(place / "out", place / "err"))
+        print((place / "out").read_text() + (place / "err").read_text())
+    """
+    words: list[str | Path] = [
+        tmp_path / "venv/bin/python",
+        "-c",
+        textwrap.dedent(program),
+        tmp_path,
+        sandbox,
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(words, env=environment, check=False, capture_output=True, text=True)
+    assert done.stdout.strip() == str(tmp_path / "venv"), done.stderr

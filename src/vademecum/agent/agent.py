@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -88,7 +89,6 @@ class Agent:
     runs: Path | None = None
     guard: Guard | None = None
     view: View | None = None
-    reachable: tuple[Path, ...] = ()
 
     def run(
         self, request: str, *, skills: Sequence[str] = (), files: Sequence[str] = (), before: str = ""
@@ -100,11 +100,14 @@ class Agent:
         """
         return self.conversation().run(request, skills=skills, files=files, before=before)
 
-    def conversation(self) -> Conversation:
-        """Begin a conversation of several requests: each model call begins with all that was said before."""
+    def conversation(self, place: Place | None = None) -> Conversation:
+        """Begin a conversation of several requests: each model call begins with all that was said before.
+
+        Without a ``place``, it is that of the agent's context.
+        """
         session = Session(
             self.index,
-            place=Place.at(self.context, reachable=self.reachable),
+            place=place or Place.at(self.context),
             policy=self.policy,
             view=self.view,
             agent=self.name,
@@ -275,7 +278,7 @@ def files_in(request: str, paths: Workspace, *, given: Sequence[str]) -> tuple[l
                 if pattern is _WORD and (like := _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))):
                     absent.append((start, like[0]))
                 continue
-            places += [(start + n, name) for n, name in enumerate(names)]
+            places += enumerate(names, start)
             left = found[0]
             for name in names if names[0] in word else (word,):  # what a glob matches is not in it
                 left = left.replace(name, " " * len(name), 1)
@@ -299,7 +302,7 @@ def _named_by(word: str, paths: Workspace, *, is_marked: bool) -> list[str]:
             return [name]
         if kind and (is_marked or "/" in name or name == "."):
             return [name.rstrip("/") or name]
-    if any(sign in word for sign in "*?["):
+    if glob.has_magic(word):
         with contextlib.suppress(VademecumError):
             return paths.matches(word.rstrip(".!"))
     return [] if word.isascii() else _inside(word, paths)

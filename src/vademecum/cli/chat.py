@@ -23,6 +23,7 @@ from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.nearest import nearest
 from vademecum.runs.record import Event
+from vademecum.session.base import Place
 from vademecum.skill.text import escaped_lines, visible
 from vademecum.tools.calls import UnloadSkill
 from vademecum.tools.exchange import Output
@@ -201,8 +202,9 @@ def whole_blocks(text: str) -> tuple[str, str]:
 @index_options
 def chat_command(**words: Any) -> int:
     """Have a conversation; Ctrl-C stops a turn, Ctrl-D or /quit ends it, Alt-Enter begins a new line."""
-    agent, _ = agent_for(words)
-    chat = Chat(agent.conversation(), Context.current())
+    agent, config = agent_for(words)
+    place = Place.at(agent.context, config=config)
+    chat = Chat(agent.conversation(place), place.context)
     click.echo(
         f"{chat.conversation.model.name} · {len(agent.index):,} skills · /help lists the commands", err=True
     )

@@ -170,11 +170,7 @@ def scope_option(words: str, *names: str) -> Callable[[Command], Command]:
 
 def scope_root(scope: str, context: Context) -> Path:
     """Return the root of installed skills of the project, or of the home directory."""
-    if scope == "user":
-        return context.home / ".agent" / "skills"
-    places = context.project_directories() or [context.cwd]
-    nearest = next((place for place in places if (place / ".agent").is_dir()), places[-1])
-    return nearest / ".agent" / "skills"
+    return (context.home / ".agent" if scope == "user" else context.agent_directory) / "skills"
 
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]

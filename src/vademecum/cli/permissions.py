@@ -18,7 +18,6 @@ from vademecum.nearest import there_is_no
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.gate import said
 from vademecum.policy.grants import Grants, Trust, grants_file
-from vademecum.session.base import project_of
 from vademecum.skill.text import visible
 
 permissions_command = group(
@@ -51,16 +50,15 @@ def explain_command(
     config = load_config(context)
     known_agent(config, agent)
     request = Request(permission, resources, origin=origin, agent=agent)
-    session = Session(
-        IndexWords(**words).build(context, config), place=Place.at(context), agent=agent, recording=False
-    )
+    index, place = IndexWords(**words).build(context, config), Place.at(context, config=config)
+    session = Session(index, place=place, agent=agent, recording=False)
     decision = explain(session, permission, resources)
     grants = [
         grant
         for grant in Grants(grants_file(context)).all()
         if (grant.permission, grant.agent) == (permission, agent)
         and grant.resource in resources
-        and grant.project in {"", str(project_of(context))}
+        and grant.project in {"", str(context.project)}
     ]
     lines = [said([request], decision)]
     if decision.effect is Effect.ASK:

@@ -43,7 +43,6 @@ from vademecum.session.session import Session
 from vademecum.skill.text import escaped_lines, visible
 from vademecum.tools.calls import RunScript, SaveOutput
 from vademecum.tools.exchange import Output, parts_of
-from vademecum.tools.hosts import host_resource
 
 # The exit codes of runs that failed before their first turn, by the reason.
 _EXIT_REASONS = {"skill-not-found": 4, "denied": 3}
@@ -79,7 +78,6 @@ def agent_for(
     words: dict[str, Any],
     *,
     network: Sequence[str] = (),
-    reachable: tuple[Path, ...] = (),
     listener: Callable[[Event], None] | None = None,
 ) -> tuple[Agent, LoadedConfig]:
     """Return the agent that the ``agent_options`` among the words describe, and the configuration.
@@ -90,15 +88,19 @@ def agent_for(
     config = load_config(context)
     model, name, allow, yes = (words.pop(option) for option in ("model", "agent", "allow", "yes"))
     known_agent(config, name)
+    rules = allowing(allow)
+    if network:
+        from vademecum.tools.hosts import host_resource
+
+        rules += reaching([host_resource(host) for host in network])
     chosen = model_for(model, config, context)
     given = {field: words.pop(option) for option, (field, _) in LIMITS.items()}
     configured = asdict(config.settings.budget)
     agent = Agent(
         model=chosen,
         index=IndexWords(**words).build(context, config),
-        policy=Policy.load(context, run=[*allowing(allow), *reaching(list(map(host_resource, network)))]),
+        policy=Policy.load(context, config=config, run=rules),
         approver=approver_for(yes=yes),
-        reachable=reachable,
         name=name,
         budget=Budget(**configured | {field: value for field, value in given.items() if value is not None}),
         context=context,
@@ -138,10 +140,10 @@ def run_command(  # noqa: PLR0913 - one for each option
     agent, config = agent_for(
         words,
         network=network,
-        reachable=reachable_for(files, out),
         listener=None if quiet or as_json else progress,
     )
-    conversation = agent.conversation()
+    place = Place.at(agent.context, config=config, reachable=reachable_for(files, out))
+    conversation = agent.conversation(place)
     with progress:
         outcome = conversation.run(request, skills=skills, files=files)
     saved = save_outputs(conversation.session, outcome.outputs, out)

@@ -127,7 +127,7 @@ def chinese(text: str, depth: int = 6) -> str:
     """Return a sentence of ours in Chinese, with what it names as it is; nothing if it is not one of ours.
 
     >>> chinese("that run ended: done"), chinese("fast: flaky: a, b"), chinese("hello")
-    ('那次运行结束了：完成', 'fast：不稳定：a, b', '')
+    ('子运行结束：完成', 'fast：不稳定：a, b', '')
     """
     if len(text) > MAX_SENTENCE_CHARS:
         return ""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from vademecum.config import TOOLS, AgentSettings, PermissionRule, load_config
+from vademecum.config import TOOLS, AgentSettings, LoadedConfig, PermissionRule, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 from vademecum.nearest import there_is_no
@@ -268,10 +268,16 @@ class Policy:
         self._tables: dict[tuple[str, str], Tables] = {}
 
     @classmethod
-    def load(cls, context: Context | None = None, *, run: Sequence[Rule] = ()) -> Policy:
-        """Return the policy of this place."""
+    def load(
+        cls,
+        context: Context | None = None,
+        *,
+        config: LoadedConfig | None = None,
+        run: Sequence[Rule] = (),
+    ) -> Policy:
+        """Return the policy of this place; ``config`` is its configuration, if it was loaded already."""
         context = context or Context.current()
-        config = load_config(context)
+        config = config or load_config(context)
         file = config.project_file if config.loosening else None
         trusted = file is not None and Trust(grants_file(context)).holds(file)
         return cls(

@@ -56,10 +56,8 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def runs_directory(context: Context) -> Path:
-    """Return the directory of runs: in the nearest project that has an ``.agent``, else in this one."""
-    places = context.project_directories() or [context.cwd]
-    nearest = next((place for place in places if (place / ".agent").is_dir()), places[-1])
-    return nearest / ".agent" / "runs"
+    """Return the directory of the runs of this project."""
+    return context.agent_directory / "runs"
 
 
 def check_place(directory: Path) -> None:

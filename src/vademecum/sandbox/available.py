@@ -35,6 +35,7 @@ from vademecum.sandbox.base import (
     Limits,
     Network,
     Sandbox,
+    is_below,
     make_mount_points,
     nameless,
     own_python,
@@ -274,12 +275,13 @@ def _binds_of(jail: Jail) -> list[str] | None:
     put that is not hidden. So a hidden path does not exist, whatever happens to it outside.
     """
     hidden = _real_hidden(jail)
-    links = (path for path in SYSTEM_DIRECTORIES if os.path.islink(path))
+    links = _links_of(jail)
     words, last, count = [word for path in links for word in ("--symlink", os.readlink(path), path)], [], 0
     if jail.shared is not None:
         words += ["--bind", str(jail.shared), "/tmp", "--bind", str(jail.shared), "/dev/shm"]  # noqa: S108
     # What lies below another path comes after it, on top.
-    for option, source, place in sorted(_places(jail), key=lambda shown: shown[2].count("/")):
+    places = (shown for shown in _places(jail) if shown[2] not in links)
+    for option, source, place in sorted(places, key=lambda shown: shown[2].count("/")):
         parts = _parts_of(source, hidden) if hidden else None
         if parts is None:
             words += [option, source, place]
@@ -301,11 +303,19 @@ def _binds_of(jail: Jail) -> list[str] | None:
     return None if count > MAX_PARTS else [*words, *last]
 
 
+def _links_of(jail: Jail) -> list[str]:
+    """Return the paths to show as links: those of the system, and others that lead to what is shown too."""
+    shown = (*SYSTEM_DIRECTORIES, *map(str, jail.readable))
+    links = dict.fromkeys(str(path) for path in jail.readable if path.is_symlink())
+    ends = ((path, os.path.normpath(os.path.join(path, "..", os.readlink(path)))) for path in links)
+    leading = (path for path, end in ends if is_below(end, shown))
+    return [*filter(os.path.islink, SYSTEM_DIRECTORIES), *leading]
+
+
 def _places(jail: Jail) -> Iterator[tuple[str, str, str]]:
     """Yield what is shown: bwrap's option, a path of the machine, and where the command finds it."""
     for system in _system_paths(jail.network):
-        if system not in SYSTEM_DIRECTORIES or not os.path.islink(system):
-            yield "--ro-bind-try", system, system
+        yield "--ro-bind-try", system, system
     for path in jail.readable:
         yield "--ro-bind", str(path), str(path)
     for path in jail.writable:

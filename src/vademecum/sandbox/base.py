@@ -7,13 +7,14 @@ import fcntl
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Literal, Protocol
 
 from vademecum.errors import SandboxFailed
+from vademecum.paths import MAX_LINKS
 
 # The interpreter behind a virtual environment; it runs none of its packages, and starts a little faster.
 BASE_PYTHON: str = getattr(sys, "_base_executable", "") or sys.executable
@@ -172,7 +173,22 @@ def own_python(*words: str) -> Interpreter:
     """Return the interpreter that runs us; nothing is written beside the script, and no user site is read."""
     prefixes = [each for each in dict.fromkeys((sys.prefix, sys.base_prefix)) if not each.startswith("/usr")]
     places = [Path(each, part) for each in prefixes for part in ("bin", "lib", "lib64", "pyvenv.cfg")]
+    shown = (*SYSTEM_DIRECTORIES, *map(str, places))
+    places += [step for step in _steps_to(sys.executable) if not is_below(str(step), shown)]
     return Interpreter((sys.executable, "-B", "-s", *words), tuple(filter(Path.exists, places)))
+
+
+def _steps_to(program: str) -> list[Path]:
+    """Return a program's path and, if it is a link, each path on the way to its file."""
+    steps = [Path(program)]
+    while steps[-1].is_symlink() and len(steps) <= MAX_LINKS:
+        steps.append(Path(os.path.normpath(steps[-1].parent / steps[-1].readlink())))
+    return steps
+
+
+def is_below(path: str, directories: Iterable[str]) -> bool:
+    """Return whether a path is one of the directories or below one."""
+    return any(path == each or path.startswith(f"{each}/") for each in directories)
 
 
 def home_of(program: str) -> tuple[Path, ...]:
@@ -183,7 +199,7 @@ def home_of(program: str) -> tuple[Path, ...]:
     prefix = real.parent.parent
     lib = Path(os.path.realpath(prefix / "lib"))
     beside = [lib] if lib.is_relative_to(prefix) and len(prefix.parts) > 2 else []
-    return tuple(filter(Path.exists, dict.fromkeys((Path(program), real, *beside))))
+    return tuple(filter(Path.exists, dict.fromkeys((*_steps_to(program), real, *beside))))
 
 
 def search_path(env_path: str) -> str:

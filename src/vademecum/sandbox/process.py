@@ -12,7 +12,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -265,7 +265,7 @@ class _Running:
                     poll.register(end, select.POLLIN)
             while True:
                 left = deadline - time.monotonic()
-                ready = {number for number, _ in poll.poll(max(0.0, min(_LOOK_SECONDS, left)) * 1000)}
+                ready = dict(poll.poll(max(0.0, min(_LOOK_SECONDS, left)) * 1000))
                 self._pump.pass_on()
                 self._attend(ready)
                 if self._pump.stopped is not None:
@@ -287,7 +287,7 @@ class _Running:
                 # Checking must never cost more than a tenth of the time.
                 look = now + max(_LOOK_SECONDS, 10 * (time.monotonic() - now))
 
-    def _attend(self, ready: set[int]) -> None:
+    def _attend(self, ready: Container[int]) -> None:
         """Let a first process that waits begin, and give the proxy the socket that listens inside."""
         status, release, doorway = self._launch.status, self._launch.release, self._launch.doorway
         if status.fileno() in ready and (inside := self.said("child-pid")) is not None:

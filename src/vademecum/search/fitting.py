@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from vademecum.search.chinese import HAN
 from vademecum.search.query_terms import LEAST_WEIGHT, Term, rarity
+from vademecum.search.words import HAN
 
 # Each refuses 88 % of real requests whose answer was taken out of the library.
 LEAST_CONFIDENCE, LEAST_IN_CHINESE = 0.485, 0.46

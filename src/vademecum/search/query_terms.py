@@ -12,8 +12,7 @@ from typing import Literal
 from msgspec import Struct
 from tantivy import TextAnalyzer
 
-from vademecum.search.chinese import HAN, STOP_WORDS, dictionary
-from vademecum.skill.text import prepared, simplified
+from vademecum.search.words import HAN, STOP_WORDS, dictionary, prepared, simplified
 
 MAX_QUERY_CHARS = 10_000
 MAX_QUERY_TERMS = 64

@@ -20,9 +20,8 @@ from tantivy import (
     Tokenizer,
 )
 
-from vademecum.search.chinese import glosses_of
 from vademecum.search.query_terms import QueryParser, Term
-from vademecum.skill.text import prepared
+from vademecum.search.words import glosses_of, prepared
 
 # From a grid on six sets of real requests: best without bodies, and near the best with them
 # (docs/decisions/0006-search.md; `python -m bench.search --choose` shows the grid).

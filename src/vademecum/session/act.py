@@ -210,7 +210,8 @@ class Act(ExitStack):
         def sees(relative: str) -> bool:
             names = (f"{skill.name}/{relative}",)
             kinds = ("resource", "script") if relative.startswith("scripts/") else ("resource",)
-            return all(self.decision(each, names, skill).effect is not Effect.DENY for each in kinds)
+            decided = self.all_decided([(each, names, "") for each in kinds], skill)
+            return all(decision.effect is not Effect.DENY for _, decision in decided)
 
         return sees
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from vademecum.config import Config, load_config
+from vademecum.config import Config, LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.files import read_capped
 from vademecum.loader.loading import BodyLimits as BodyLimits  # noqa: PLC0414 - part of what a session takes
@@ -48,19 +48,20 @@ class Place:
     secrets: Secrets
 
     @classmethod
-    def at(cls, context: Context | None = None, *, reachable: tuple[Path, ...] = ()) -> Place:
+    def at(
+        cls,
+        context: Context | None = None,
+        *,
+        config: LoadedConfig | None = None,
+        reachable: tuple[Path, ...] = (),
+    ) -> Place:
         """Return the place of a context; ``reachable`` are directories outside it that a person named."""
         context = context or Context.current()
-        project = project_of(context)
+        project = context.project
         workspace = Workspace(context.cwd, *reachable, project=project)
-        config = load_config(context).settings
-        secrets = Secrets(context.env, given=config.execution.environment)
-        return cls(context, config, project, workspace, secrets)
-
-
-def project_of(context: Context) -> Path:
-    """Return the outermost directory of the project."""
-    return (context.project_directories() or [context.cwd])[-1]
+        settings = (config or load_config(context)).settings
+        secrets = Secrets(context.env, given=settings.execution.environment)
+        return cls(context, settings, project, workspace, secrets)
 
 
 @dataclass(frozen=True, slots=True)

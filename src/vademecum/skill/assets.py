@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from vademecum.errors import FileRefused, LoadRefused, PathRefused
-from vademecum.files import open_plain
+from vademecum.files import sha256_of
 from vademecum.nearest import meant, nearest_file
 from vademecum.paths import check_relative, contained, leads_out, open_contained
 from vademecum.skill.skill import Skill
@@ -171,8 +171,6 @@ def content_digest(path: str) -> str:
     if os.path.islink(path):
         return f"link {os.readlink(path)!r}"
     try:
-        descriptor = open_plain(path)
+        return sha256_of(path)
     except (OSError, FileRefused):
         return "unreadable"
-    with os.fdopen(descriptor, "rb", buffering=0) as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -21,7 +21,6 @@ from vademecum.policy.engine import Policy
 from vademecum.policy.gate import Gate
 from vademecum.policy.grants import Grants, grants_file
 from vademecum.registry.index import SkillIndex
-from vademecum.session.base import project_of
 from vademecum.skill.assets import list_assets, skill_digest
 from vademecum.skill.skill import Skill
 from vademecum.skill.text import visible
@@ -70,8 +69,8 @@ def link_command(
     index = IndexWords(**words).build(config=config)
     base = _base(scope, context)
     gate = Gate(
-        Policy.load(context),
-        project=project_of(context),
+        Policy.load(context, config=config),
+        project=context.project,
         grants=Grants(grants_file(context)),
         approver=approver_for(yes=yes),
     )

@@ -74,12 +74,12 @@ class Clients:
             config, index = load_config(context), self._build()
             file = config.project_file  # its rules can allow something if the user trusts it as it is
             settings = config, file is not None and Trust(grants_file(context)).holds(file)
-            policy = Policy.load(context)
+            policy = Policy.load(context, config=config)
             self._looked = time.monotonic()
             self._cost = self._looked - started
             changed = before is not None and before.index.hash != index.hash
             if before is None or changed or before.settings != settings:
-                self._known = known = _Known(index, policy, Place.at(context), settings)
+                self._known = known = _Known(index, policy, Place.at(context, config=config), settings)
                 self._views.clear()
                 for client, session in self._sessions.items():
                     session.adopt(policy, self._view(known, client.name, "model"), known.place)

@@ -163,7 +163,7 @@ def fetch_from_run(context: Context, name: str, aside: Path) -> None:
     """
     run_id, _, wanted = name.partition("/")
     run = read_run(runs_directory(context), run_id)
-    project = (context.project_directories() or [context.cwd])[-1]
+    project = context.project
     # A file that a later call changed counts as it was at the end.
     outputs = {each.path: each for event in run.events for each in outputs_of(event, run.place)}
     listed = []

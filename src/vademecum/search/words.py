@@ -1,16 +1,18 @@
-"""Chinese text → words with their English meanings, from a dictionary that is loaded when it is first needed.
+"""Text → the words that it is searched by, those of Chinese text with their English meanings.
 
-The dictionary is made from CC-CEDICT (CC BY-SA 4.0, see NOTICE) by ``python -m bench.dictionary``.
+The dictionary is loaded when it is first needed. ``python -m bench.dictionary`` makes it from CC-CEDICT (CC
+BY-SA 4.0, see NOTICE).
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 import zlib
 from functools import cache
 from pathlib import Path
 
-from vademecum.skill.text import simplified
+from vademecum.skill.text import UNSPACED, without_hidden
 
 MAX_WORD_CHARS = 8
 MAX_GLOSSES = 2
@@ -36,6 +38,9 @@ _STOP = (
     "嗯 嗯嗯 哦 噢 哈哈 唉 喂 算了 知道了 没问"
 )
 STOP_WORDS = frozenset(_STOP.split(" "))
+# A word with a capital inside, such as JavaScript or PDFForm, and where it is to be cut.
+_MIXED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
+_CUT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Dictionary:
@@ -93,3 +98,39 @@ def glosses_of(text: str) -> str:
     words = [word for run in re.findall(HAN, simplified(text)) for word in dictionary().segmented(run)]
     kept = [dictionary().meanings(word)[:MAX_GLOSSES] for word in words if word not in STOP_WORDS]
     return " ".join(gloss for glosses in kept for gloss in glosses)
+
+
+def prepared(text: str) -> str:
+    """Return a text in which every word that can be asked for stands by itself.
+
+    Documents, queries and requests are all taken apart in this way.
+
+    >>> prepared("fillPDFForm in ＪａｖａＳｃｒｉｐｔ 技能说明")
+    'fillPDFForm fill PDF Form in JavaScript Java Script  技能 能说 说明 '
+    """
+    if not text.isascii():
+        whole = text.encode("utf-8", "replace").decode()  # half a character is no text to search for
+        text = re.sub(UNSPACED, _pairs, simplified(unicodedata.normalize("NFKC", without_hidden(whole)[0])))
+    return _MIXED.sub(lambda word: f"{word[0]} {_CUT.sub(' ', word[0])}", text)
+
+
+def simplified(text: str) -> str:
+    """Return the text with simplified Chinese characters in place of traditional ones.
+
+    >>> simplified("簡歷 CV")
+    '简历 CV'
+    """
+    return text.translate(_simplified_characters())
+
+
+@cache
+def _simplified_characters() -> dict[int, str]:
+    pairs = Path(__file__).with_name("simplified.txt").read_text("utf-8")
+    return {ord(old): new for old, new in zip(pairs[::2], pairs[1::2], strict=True)}
+
+
+def _pairs(run: re.Match[str]) -> str:
+    """Return a run as its overlapping pairs."""
+    text = run[0]
+    pairs = [text[n : n + 2] for n in range(max(1, len(text) - 1))]
+    return f" {' '.join(pairs)} "
