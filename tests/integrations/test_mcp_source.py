@@ -61,7 +61,7 @@ def load(place: Place, skills: SkillIndex) -> Result:
     return kit_of(place, skills).call("skill", {"name": "helper"})
 
 
-def test_a_skill_of_a_server_is_used(place: Place) -> None:
+def test_a_skill_of_a_server_is_used(place: Place) -> None:  # R2
     skills = added(place, "honest")
     skill = skills.get("helper")
     assert (skill.source, skill.description) == ("mcp:docs", "Help with things.")
