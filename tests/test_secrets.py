@@ -113,7 +113,7 @@ def test_a_file_of_somebody_else_is_not_believed(place: Place) -> None:
     store = store_of(place)
     store.set("A_TOKEN", "correct-horse", skill="pdf")
     os.chown(store.path, 12345, 12345)
-    with pytest.raises(ConfigError, match="it belongs to somebody else"):
+    with pytest.raises(ConfigError, match="it belongs to another user"):
         store.list()
 
 

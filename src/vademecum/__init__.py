@@ -1,7 +1,7 @@
 """Vademecum: the Agent Skills runtime.
 
-It finds, checks, searches, loads, runs, records, packs, signs, evaluates and governs skills, and lets each do
-no more than it may.
+It finds, checks, searches, loads, runs, records, packs, signs, evaluates and governs skills, and limits each
+to the permissions it has.
 
 >>> import vademecum as vm
 >>> index = vm.build_index([vm.BUILTIN_ROOT])
@@ -15,7 +15,7 @@ from importlib import import_module
 
 from vademecum.version import VERSION
 
-TYPE_CHECKING = False  # as `typing` has it; importing that module would take 10 ms
+TYPE_CHECKING = False  # as in `typing`; importing that module would take 10 ms
 
 if TYPE_CHECKING:
     from vademecum import models as models
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-# Where the public names live. Each is imported when first used, so that `import vademecum` costs nothing.
+# The module of each public name. Each is imported when first used, so that `import vademecum` is fast.
 _HOMES = {
     "agent.agent": ["Agent"],
     "agent.loop": ["Outcome"],

@@ -1,4 +1,4 @@
-"""``python -m vademecum``: the command, where it is not on the path."""
+"""``python -m vademecum``: the command, if it is not on the path."""
 
 from vademecum.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Files → Config: ``config.json`` or ``config.toml``, the user's first, then the project's.
+"""Read and merge ``config.json`` or ``config.toml``: the user's first, then the project's.
 
 Reading is strict: an unknown key or a wrong type is an error that names the file, the key and what is
 accepted. A project's file may tighten what the user set under ``security``, never loosen it.
@@ -24,7 +24,7 @@ from vademecum.wildcards import matches
 MAX_CONFIG_BYTES = 1024 * 1024
 _BRANCH = re.compile(r"\[|^(?:bool|str|int)$")
 
-# The most that each limit may be; the least is one.
+# The maximum of each limit; the minimum is one.
 _MOST = {
     "scan": {"max_depth": 64, "max_directories": 10**7},
     "budget": {"turns": 1000, "tool_calls": 100_000, "script_runs": 100_000, "context_tokens": 10_000_000},
@@ -34,13 +34,13 @@ _MOST = {
 
 
 class _Section:
-    """Be a section of a file; pydantic, which is imported only when there is a file to check, reads it."""
+    """A section of a file. pydantic reads it, and is imported only when there is a file to check."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "strict": True}
 
     def __post_init__(self) -> None:
-        """Refuse limits below one or above their most, all of them in one sentence."""
+        """Refuse limits below one or above their maximum, all of them in one sentence."""
         section = type(self).__name__.removesuffix("Settings").lower()
         limits = [(key, getattr(self, key), most) for key, most in _MOST.get(section, {}).items()]
         wrong = [
@@ -52,12 +52,12 @@ class _Section:
             raise ValueError("; ".join(wrong))
 
 
-# Everything that a rule can be about, and every tool that it can name.
+# Every permission that a rule can name, and every tool.
 PERMISSIONS = (
     "skill", "resource", "script", "tool", "read", "write", "delete",
     "network", "private-network", "script-network", "command", "packages", "secret",
 )  # fmt: skip
-# Each tool with its risk, and the permission for what it is used on.
+# Each tool with its risk and the permission that its use needs.
 TOOLS: dict[str, tuple[Literal["low", "medium", "high"], str]] = {
     "read_file": ("low", "read"),
     "list_dir": ("low", "read"),
@@ -70,7 +70,7 @@ TOOLS: dict[str, tuple[Literal["low", "medium", "high"], str]] = {
     "delete_file": ("high", "delete"),
     "network_request": ("high", "network"),
 }
-# Words that other documents have for the same.
+# Names that other documents use for the same tools.
 _OTHER_TOOLS = {
     "network": "network_request",
     "write": "write_file",
@@ -106,14 +106,14 @@ class ScanSettings(_Section):
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings(_Section):
-    """Choose the text that search looks at."""
+    """Choose the text that is searched."""
 
     index_bodies: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings(_Section):
-    """A service that speaks the OpenAI protocol: its address, and the variable that has its key."""
+    """A service that speaks the OpenAI protocol: its address, and the variable that contains its key."""
 
     base_url: str
     key: str = ""
@@ -249,31 +249,31 @@ class Config(_Section):
     agents: dict[str, AgentSettings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a root that no file system can name, and a level that is named twice."""
+        """Refuse a root that cannot be a path, and a level that is named twice."""
         if len(set(self.precedence)) < len(self.precedence):
-            raise ValueError("'precedence' names a level twice: name each of them once")
+            raise ValueError("'precedence' names a level twice: name each level once")
         if any("\0" in root or not root for root in self.skill_roots):
             raise ValueError("'skill_roots' contains a text that cannot be a path: name a directory")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """The merged settings, the rules a project would add once it is trusted, and where it all came from."""
+    """The merged settings, the rules a project adds once it is trusted, and the files they come from."""
 
     settings: Config
     user: Config = Config()
-    # Numbers in messages are those of the file, so an `allow` that does not count keeps its place.
+    # Messages number the rules as the file does, so an `allow` that has no effect keeps its place.
     project: Config = Config()
     project_file: Path | None = None
     files: tuple[Path, ...] = ()
     user_roots: tuple[Path, ...] = ()
     project_roots: tuple[Path, ...] = ()
-    # The keys of the project's file that only the user's file can set, or raise.
+    # Keys of the project's file that only the user's file can set or raise.
     without_effect: tuple[str, ...] = ()
 
     @property
     def loosening(self) -> tuple[PermissionRule, ...]:
-        """Return the project's rules that count only when its folder is trusted."""
+        """Return the project's rules that apply only if its folder is trusted."""
         agents = [rule for agent in self.project.agents.values() for rule in agent.permissions]
         return tuple(rule for rule in (*self.project.permissions, *agents) if rule.effect == "allow")
 
@@ -292,7 +292,7 @@ def load_config(context: Context) -> LoadedConfig:
         return LoadedConfig(Config())
     user = _read(user_file) if user_file else {}
     project = _read(project_file) if project_file else {}
-    # Each file is checked by itself, so that a message names the right one.
+    # Each file is checked separately, so that a message names the right one.
     users, projects = _check(user, user_file), _check(project, project_file)
     merged = _merge(user, project)
     return LoadedConfig(
@@ -341,23 +341,23 @@ def _read(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is not valid {file.suffix[1:].upper()} ({error}): correct it.") from error
     if not isinstance(data, dict):
-        raise ConfigError(f"{file} must hold an object: write {{}} for no settings.")
+        raise ConfigError(f"{file} must contain an object: write {{}} for no settings.")
     return data
 
 
 def once(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return an object; refuse a key that is there twice, because one of the two would be lost."""
+    """Return an object; refuse a repeated key, because one of its values would be lost."""
     keys: set[Any] = set()
     for key, _ in pairs:
         if key in keys:
-            raise ValueError(f"the key {key!r} is there twice")
+            raise ValueError(f"the key {key!r} appears twice")
         keys.add(key)
     return dict(pairs)
 
 
 def _json(text: str) -> Any:
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no JSON number")
+        raise ValueError(f"{constant} is not a JSON number")
 
     return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
 
@@ -375,9 +375,9 @@ def _check(data: dict[str, Any], file: Path | None) -> Config:
 
 
 def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
-    """Let what a project wrote win, key by key, except where that would loosen the user's security."""
+    """Let the project's settings win, key by key, unless that would loosen the user's security."""
     merged = {**user, **project}
-    # Only the user chooses which model gets the user's words and keys, and at which address.
+    # Only the user chooses which model, at which address, gets the user's words and keys.
     merged["model"] = user.get("model", {})
     # A project must not move its skills above those that the user put first.
     if "precedence" in user:
@@ -392,7 +392,7 @@ def _merge(user: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
         written = {key: value for key, value in project.get(section, {}).items() if key not in alone}
         stricter = {key: _stricter(value, users[key]) for key, value in written.items()}
         merged[section] = {**user.get(section, {}), **stricter}
-    # A project may add `ask` and `deny`. What it would allow waits until the user trusts the folder.
+    # A project may add `ask` and `deny`. Its `allow` rules wait until the user trusts the folder.
     careful = [rule for rule in project.get("permissions", ()) if rule["effect"] != "allow"]
     merged["permissions"] = [*user.get("permissions", ()), *careful]
     return merged
@@ -423,7 +423,7 @@ def _roots_of(data: dict[str, Any], file: Path | None, context: Context) -> tupl
 
 
 def _explain(details: Sequence[Any]) -> list[str]:
-    """Return a sentence for each problem: the key, what was found, what is accepted."""
+    """Return a sentence for each problem: the key, the value found, and what is accepted."""
     sentences: dict[str, str] = {}
     for detail in details:
         unknown = detail["type"] == "unexpected_keyword_argument"

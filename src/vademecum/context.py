@@ -14,7 +14,7 @@ from vademecum.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The place that everything else is computed from; tests build their own.
+    """The directories and environment that everything else is computed from; tests build their own.
 
     >>> place = Context(cwd=Path("/srv/app"), home=Path("/home/ada"), env={})
     >>> str(place.expand("~/skills")), str(place.expand("skills"))
@@ -32,7 +32,7 @@ class Context:
             cwd = Path.cwd()
         except FileNotFoundError as error:
             raise ConfigError("The working directory no longer exists: change to another one.") from error
-        # The home directory need not exist; if there is none, it is a path that never does.
+        # The home directory need not exist; if the user has none, this path never exists.
         home = os.environ.get("HOME") or os.path.expanduser("~") or "/nonexistent"
         return cls(cwd=cwd, home=Path(os.path.abspath(home)), env=dict(os.environ))
 
@@ -46,7 +46,7 @@ class Context:
     def project_directories(self) -> list[Path]:
         """Return the working directory and its parents up to the repository's root, nearest first.
 
-        Outside a repository the search ends at the nearest directory that has an ``.agent`` of this user.
+        Outside a repository, the search ends at the nearest directory with an ``.agent`` of this user.
         The home directory is never a project, nor is a directory above it.
 
         >>> Context(cwd=Path("/nonexistent/a"), home=Path("/home/ada"), env={}).project_directories()
@@ -96,7 +96,7 @@ class Context:
 def _has_own_agent(place: Path, around_home: set[Path]) -> bool:
     """Return whether a directory that does not contain the home has an ``.agent`` of this user or root.
 
-    Another user can put one into a shared directory such as ``/tmp``: that one does not count.
+    Another user's ``.agent``, for example in ``/tmp``, does not count.
     """
     try:
         about = os.stat(place / ".agent")

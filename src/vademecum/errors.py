@@ -1,4 +1,4 @@
-"""The whole error tree.
+"""The error tree.
 
 ::
 
@@ -6,28 +6,28 @@
      ├─ ConfigError        a configuration file or a setting is wrong
      ├─ PathRefused        a path from outside leads out of its directory
      ├─ FileRefused        a file is not a plain file, or larger than its cap
-     ├─ SkillNotFound      no skill goes by that name (there, or at all)
-     ├─ LoadRefused        a skill's text is too long, not text, or not there
-     ├─ Denied             a rule does not allow it, or needs an approval and no one can give it
-     │   └─ Declined       a person said no
-     ├─ ToolRefused        a tool was called with what it cannot do
+     ├─ SkillNotFound      no skill has that name (there, or at all)
+     ├─ LoadRefused        a skill's text is too long, not text, or missing
+     ├─ Denied             a rule does not allow it, or nobody can give the approval it needs
+     │   └─ Declined       a person declined
+     ├─ ToolRefused        a tool was called with arguments it cannot work with
      ├─ ModelFailed        a model gave no usable reply
      │   ├─ ModelUnavailable   it may work later; `wait` says how long to wait
-     │   ├─ ModelRefused       it will not do this
+     │   ├─ ModelRefused       it refuses the request
      │   │   ├─ ModelOverflow      the conversation is longer than it can read
-     │   │   └─ ToolsUnsupported   it does not know native tool calls
-     │   └─ ModelReplyWrong    it answered with something else than a reply
-     ├─ PackRefused        a pack or a source cannot be taken; nothing was changed
+     │   │   └─ ToolsUnsupported   it does not support native tool calls
+     │   └─ ModelReplyWrong    its answer is not a reply
+     ├─ PackRefused        a pack or a source cannot be used; nothing was changed
      ├─ IntegrityFailed    a hash, a signature or the lock does not match
-     ├─ CharterRefused     a charter, or a definition in it, cannot be used as it is
-     │   └─ ConditionWrong     a condition is not in the language
+     ├─ CharterRefused     a charter, or a definition in it, is not valid
+     │   └─ ConditionWrong     a condition is not valid
      ├─ RecordDamaged      the record of a run cannot be read
      ├─ CaseRefused        cases of an evaluation, or its results, cannot be read
      ├─ SandboxFailed      the sandbox could not be set up, so nothing ran
-     └─ SkillRefused       a skill cannot be made, or is not what it must be
+     └─ SkillRefused       a skill cannot be created, or is not valid
 
-Every error has a stable ``code``, and its text is one sentence: what, where, what to do. ``advice`` is for
-people only, such as the rule that refused something and what would allow it; a model never sees it.
+Every error has a stable ``code``. Its text is one sentence: what, where, what to do. ``advice`` is for people
+only, such as the rule that refused a call and what would allow it. A model never sees it.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class VademecumError(Exception):
 
 
 class ConfigError(VademecumError):
-    """A configuration file or a setting is wrong; the text names the file and the key.
+    """A configuration file or a setting is wrong. The text names the file and the key.
 
-    Raised where settings are read and where a model, a key or the place of a record is chosen.
+    Raised when settings are read, and when a model, a key or the directory of a record is chosen.
 
     >>> from vademecum import BUILTIN_ROOT, Agent, IndexOptions, build_index
     >>> Agent("oracle", build_index(BUILTIN_ROOT, IndexOptions())).run("What now?")
@@ -76,8 +76,8 @@ class ConfigError(VademecumError):
 class PathRefused(VademecumError):
     """A path from outside would leave the directory it belongs to.
 
-    Raised where a file of a skill, of the project, of a pack or of a record is named. A ``Toolkit`` and a
-    ``SkillsManager`` answer with its text instead.
+    Raised for paths in a skill, a project, a pack or a record. A ``Toolkit`` and a ``SkillsManager`` return
+    the text instead.
 
     >>> from vademecum import BUILTIN_ROOT, SkillsManager
     >>> SkillsManager(BUILTIN_ROOT).get_skill_asset("file-diff", "../skill-author/SKILL.md")
@@ -94,19 +94,19 @@ class FileRefused(VademecumError):
 
 
 class SkillNotFound(VademecumError):
-    """No skill goes by that name.
+    """No skill has that name.
 
-    Raised by ``SkillIndex.get`` and ``Toolkit.get``, and by ``Agent.run`` for a skill that the request calls
-    by name. The text has the nearest name there is.
+    Raised by ``SkillIndex.get`` and ``Toolkit.get``, and by ``Agent.run`` for a skill that the request
+    names. The text suggests the nearest name.
     """
 
     code = "skill-not-found"
 
 
 class LoadRefused(VademecumError):
-    """A body, a resource or a section cannot be handed over as it is.
+    """A body, a resource or a section cannot be returned.
 
-    Raised when a skill's text is loaded: too long, not UTF-8, not there. The ``code`` says which.
+    Raised when a skill's text is too long, not UTF-8 or missing. The ``code`` says which.
 
     >>> from vademecum import BUILTIN_ROOT, SkillsManager
     >>> SkillsManager(BUILTIN_ROOT).get_skill_script_path("file-diff", "merge.py")
@@ -117,17 +117,17 @@ class LoadRefused(VademecumError):
 
 
 class Denied(VademecumError):
-    """A rule does not allow it; ``advice`` names the rule and what would allow it.
+    """A rule does not allow the call; ``advice`` names the rule and what would allow it.
 
-    Raised where something is about to be done: a tool, a script, an install. In a run it ends in the
-    ``Outcome``, whose status is ``refused``; from the command line it is exit code 3.
+    Raised before a tool, a script or an installation runs. In a run, the ``Outcome`` then has the status
+    ``refused``. On the command line, the exit code is 3.
     """
 
     code = "denied"
 
 
 class Declined(Denied):
-    """A person said no; ``told`` is the message that goes with it, if any."""
+    """A person declined; ``told`` is their message, if any."""
 
     code = "declined"
 
@@ -149,7 +149,7 @@ class ModelFailed(VademecumError):
 
 
 class ModelUnavailable(ModelFailed):
-    """A model cannot be reached now; ``wait`` is how many seconds it asked to be left alone."""
+    """A model cannot be reached now; ``wait`` is the number of seconds it asked to wait."""
 
     code = "model-unavailable"
 
@@ -165,25 +165,25 @@ class ModelRefused(ModelFailed):
 
 
 class ModelOverflow(ModelRefused):
-    """The conversation is longer than the model can read; the agent shortens it and asks once more."""
+    """The conversation is longer than the model can read; the agent shortens it and asks again."""
 
     code = "model-overflow"
 
 
 class ToolsUnsupported(ModelRefused):
-    """The model, or its server, does not know native tool calls; the agent uses JSON text instead."""
+    """The model or its server does not support native tool calls; the agent uses JSON text instead."""
 
     code = "tools-unsupported"
 
 
 class ModelReplyWrong(ModelFailed):
-    """The answer of a model's server is not a reply, or only a part of one."""
+    """A model's server sent something that is not a complete reply."""
 
     code = "model-reply-wrong"
 
 
 class PackRefused(VademecumError):
-    """A pack, or what it comes from, cannot be taken as it is; nothing was changed."""
+    """A pack or its source cannot be used; nothing was changed."""
 
     code = "pack-refused"
 
@@ -195,7 +195,7 @@ class IntegrityFailed(VademecumError):
 
 
 class CharterRefused(VademecumError):
-    """A charter cannot be used as it is; the one in force stays.
+    """A charter is not valid; the one in force stays.
 
     Raised when a charter is read or reloaded, and when a definition is registered.
 
@@ -212,7 +212,7 @@ class CharterRefused(VademecumError):
 class ConditionWrong(CharterRefused):
     """A condition cannot be read; the text says where and what was expected.
 
-    Raised when a condition is parsed by itself. A definition with it is refused as a whole, by its parent,
+    Raised when a single condition is parsed. A definition that contains it is refused with `CharterRefused`,
     and ``lint_charter`` lists it among the problems.
 
     >>> from vademecum.governance.conditions import parse
@@ -226,27 +226,27 @@ class ConditionWrong(CharterRefused):
 
 
 class RecordDamaged(VademecumError):
-    """The record of a run is not there, or cannot be read."""
+    """The record of a run is missing or cannot be read."""
 
     code = "record-damaged"
 
 
 class CaseRefused(VademecumError):
-    """A file of cases or of an evaluation's results is not there, or is not what it must be."""
+    """A file of cases or of an evaluation's results is missing or not valid."""
 
     code = "case-refused"
 
 
 class SandboxFailed(VademecumError):
-    """A sandbox could not be set up: nothing was run, and nothing here is a script's output."""
+    """A sandbox could not be set up. Nothing ran, and the text is not a script's output."""
 
     code = "sandbox-failed"
 
 
 class SkillRefused(VademecumError):
-    """A skill cannot be made or taken as it is.
+    """A skill cannot be created, or is not valid.
 
-    Raised when a skill is written anew: its name is wrong, or something is there already.
+    Raised when a new skill is written and its name is not valid or already in use.
     """
 
     code = "skill-refused"

@@ -1,4 +1,4 @@
-"""Reading with a cap and writing atomically: the only code that does either with a file's content."""
+"""Read files up to a cap and write them atomically. No other code reads or writes file content."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from vademecum.errors import ConfigError, FileRefused
 
-# O_NONBLOCK: a FIFO that took a file's place between two looks cannot make us wait.
+# O_NONBLOCK: a FIFO that replaced a file since it was checked cannot make us wait.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
-_CHUNK = 64 * 1024  # a larger buffer costs more to get than a small file to read
+_CHUNK = 64 * 1024  # allocating a larger buffer takes longer than reading a small file
 _COPIED = 1024 * 1024
 
 
 def open_plain(path: str | Path) -> int:
-    """Open a plain file for reading and return its descriptor; anything else is refused, never waited for."""
+    """Open a plain file for reading and return its descriptor; refuse anything else without waiting."""
     descriptor = os.open(path, _READ_FLAGS)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -28,7 +28,7 @@ def open_plain(path: str | Path) -> int:
 
 
 def read_up_to(descriptor: int, size: int) -> bytes:
-    """Read ``size`` bytes, or fewer where the file ends first."""
+    """Read ``size`` bytes, or fewer if the file ends first."""
     pieces: list[bytes] = []
     while size > 0:
         asked = min(size, _CHUNK)
@@ -53,12 +53,12 @@ def read_capped(path: str | Path, *, cap: int) -> bytes:
 
 
 def read_own(path: str | Path, *, cap: int, private: bool = False) -> bytes:
-    """Read a file of ours, capped; refuse another owner's, and if ``private`` one that others can read."""
+    """Read at most ``cap`` bytes of the user's own file; if ``private``, refuse one that others can read."""
     descriptor = open_plain(path)
     try:
         about = os.fstat(descriptor)
         if about.st_uid != os.geteuid():
-            raise FileRefused("it belongs to somebody else", code="foreign")
+            raise FileRefused("it belongs to another user", code="foreign")
         if private and about.st_mode & 0o077:
             raise FileRefused(f"others can read or change it: run chmod 600 {path}", code="not-private")
         return read_up_to(descriptor, cap)
@@ -84,7 +84,7 @@ def sha256_of(path: str | Path) -> str:
 
 @contextlib.contextmanager
 def writable(place: Path) -> Iterator[None]:
-    """Say in one sentence that something cannot be written there."""
+    """Turn an error of writing to a place into one sentence."""
     try:
         yield
     except OSError as error:
@@ -94,8 +94,8 @@ def writable(place: Path) -> Iterator[None]:
 
 
 def keep_newest(directory: Path, pattern: str, most: int) -> None:
-    """Remove all but the newest files and directories of that pattern, as far as they can be removed."""
-    import shutil  # noqa: PLC0415 - only for those who write a cache
+    """Try to remove all but the newest files and directories that match a pattern."""
+    import shutil  # noqa: PLC0415 - only to write a cache
 
     with contextlib.suppress(OSError):
         found = sorted(directory.glob(pattern), key=lambda place: place.stat().st_mtime_ns)
@@ -104,15 +104,15 @@ def keep_newest(directory: Path, pattern: str, most: int) -> None:
 
 
 def write_atomic(path: Path, data: bytes | bytearray, *, mode: int = 0o644, synced: bool = False) -> None:
-    """Write a file so that a reader sees the old content or the new one, never a part.
+    """Write a file so that a reader sees either the old or the new content, never a part.
 
-    If ``synced``, the content is on disk before the file has its name.
+    If ``synced``, the content is on disk before the file gets its name.
     """
     temporary = f"{path.parent}/.{path.name}.{os.urandom(6).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         descriptor = os.open(temporary, flags, mode)
-    except FileNotFoundError:  # rarely, so that the usual case costs nothing more
+    except FileNotFoundError:  # rare, so the usual case costs nothing
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(temporary, flags, mode)
     try:

@@ -1,7 +1,7 @@
-"""Text → the same text without secrets: the values of the environment and of scripts.
+"""Remove secrets from text: values of the environment and of scripts.
 
-A secret value is recognised in several forms: as it is, in base64 (at each alignment, also wrapped), in hex,
-URL-encoded, JSON-escaped, and line by line. A program that transforms it in another way is not recognised.
+A secret value is recognised in several forms: unchanged, in base64 (at each alignment, also wrapped), in hex,
+URL-encoded, JSON-escaped, and line by line. Any other transformation is not recognised.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MASK = "[secret]"
 MIN_SECRET_CHARS = 8
 # A longer form is searched for in pieces of at least half this size.
 MAX_PIECE_BYTES = 64
-# A form that is broken by line ends into something longer than this is not recognised.
+# A form that line ends make longer than this is not recognised.
 MAX_SPAN_BYTES = 4096
-# Everything after this many matches is masked: a repetitive text must not take minutes.
+# After this many matches everything is masked, so that a repetitive text does not take minutes.
 MAX_MATCHES = 20_000
-# Bytes times forms that are searched form by form, which is faster than to import RE2 (15 ms).
+# Up to this many bytes times forms, a search form by form is faster than importing RE2 (15 ms).
 MAX_PLAIN_WORK = 4_000_000
 _CHUNK_BYTES = 1024 * 1024
 
@@ -43,9 +43,9 @@ _PERCENT = re.compile(r"%[0-9A-F]{2}")
 
 
 class Secrets:
-    """The values that must not leave, and the one way to remove them from text, files and streams.
+    """The values that must not leave, and the methods that remove them from text, files and streams.
 
-    Threads may share an object.
+    Threads can share an object.
 
     >>> secrets = Secrets({"MY_API_KEY": "correct-horse"})
     >>> secrets.mask_values("used correct-horse")
@@ -66,7 +66,7 @@ class Secrets:
         self.forms = Forms(values)
 
     def add(self, values: Iterable[str]) -> None:
-        """Mask these values too from now on; streams that began before do not know them."""
+        """Mask these values too from now on; streams that began earlier do not."""
         with self._lock:
             new = frozenset(values) - self.added
             if new:
@@ -124,7 +124,7 @@ class Secrets:
                 masked = self.mask_bytes(data)
                 try:
                     return value if masked is data else masked.decode("utf-8", "surrogatepass")
-                except UnicodeDecodeError:  # a value that is not UTF-8 ended inside of a character
+                except UnicodeDecodeError:  # a value that is not UTF-8 ended inside a character
                     return masked.decode("utf-8", "replace")
             case dict():
                 return {self._masked(key): self._masked(item) for key, item in value.items()}
@@ -148,7 +148,7 @@ class Forms:
         options = re2.Options()
         options.encoding = re2.Options.Encoding.LATIN1  # any bytes may be around a secret
         options.max_mem = 256 * 1024 * 1024
-        # The longest first: of the forms that begin at one place, it is the one to mask.
+        # The longest first: of the forms that begin at the same place, it is masked.
         longest_first = sorted(self.pieces, key=len, reverse=True)
         return re2.compile(b"|".join(map(re.escape, longest_first)), options).search  # type: ignore[no-any-return]
 
@@ -159,7 +159,7 @@ class Forms:
         return self._search(stripped, 0) is not None
 
     def matches(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield where forms begin and end, the overlapping ones too: the longest at each beginning."""
+        """Yield where forms begin and end, overlapping ones too: at each beginning the longest."""
         stripped, position = data.translate(None, _LINE_ENDS), 0
         if not self.are_in(stripped):
             return
@@ -170,7 +170,7 @@ class Forms:
             position = start + 1
 
     def begun_in(self, tail: bytes) -> int:
-        """Return the size of the longest end that may begin a form."""
+        """Return the size of the longest suffix that can be the beginning of a form."""
         stripped = tail.translate(None, _LINE_ENDS)
         for position in range(max(0, len(stripped) - self.longest + 1), len(stripped)):
             suffix = stripped[position:]
@@ -181,7 +181,7 @@ class Forms:
 
 
 def _line_ends(data: bytes) -> list[int]:
-    """Return where in the data without line ends each of them was."""
+    """Return the position of each line end, counted in the data without line ends."""
     return [found.start() - before for before, found in enumerate(_LINE_END.finditer(data))]
 
 
@@ -196,12 +196,12 @@ class MaskedStream:
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
         self._held = b""
-        # How far the last mask reaches into what is held back; -1 if it ended before.
+        # How far the last mask reaches into the data held back; -1 if it ended before.
         self._reach = -1
         self._left = MAX_MATCHES
 
     def feed(self, chunk: bytes, *, last: bool = False) -> bytes:
-        """Return what can be shown by now; the beginning of a possible secret waits for the next chunk."""
+        """Return what can be shown now; the beginning of a possible secret waits for the next chunk."""
         if not self._forms.pieces:
             return chunk
         data = self._held + chunk
@@ -241,12 +241,12 @@ def _forms_of(value: str) -> Iterator[bytes]:
     data = _encoded(value)
     texts = {value, data.decode("utf-8", "replace"), data.hex(), data.hex().upper()}
     texts |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
-    # As Python, browsers and HTML forms write it; some programs write small letters.
+    # As Python, browsers and HTML forms write it; some programs use lowercase letters.
     texts |= {quote(data, safe=""), quote(data), quote(data, safe="!~*'()"), quote_plus(data)}
     texts |= {_PERCENT.sub(lambda found: found[0].lower(), quote(data, safe=""))}
     lines = [line.strip() for line in value.splitlines()]
     if len(lines) > 1:
-        # The first and last line of a PEM file are no secret.
+        # The first and last line of a PEM file are not secret.
         texts |= {line for line in lines if not (line.startswith("-----") and line.endswith("-----"))}
     forms = {data, *map(_encoded, texts), *(text.encode("utf-8", "surrogatepass") for text in texts)}
     forms |= set(_base64_forms(data))
@@ -257,7 +257,7 @@ def _forms_of(value: str) -> Iterator[bytes]:
 
 
 def _encoded(text: str) -> bytes:
-    """Encode a text; what the environment has as bytes that are not UTF-8 becomes these bytes again."""
+    """Encode a text; bytes of the environment that are not UTF-8 become the same bytes again."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -265,7 +265,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _base64_forms(data: bytes) -> Iterator[bytes]:
-    """Yield the data in base64 by itself, and what of it does not depend on its neighbours in longer data."""
+    """Yield the data in base64, and the part of it that stays the same inside longer data."""
     alone = b2a_base64(data, newline=False)
     forms = [alone, alone.rstrip(b"=")]
     for before in range(3):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-# Two letters the wrong way round in a word of three still count; another word of that length does not.
+# High enough to refuse another word of three letters, low enough for one with two letters swapped.
 _LIKE = 0.65
-# Longer texts are not typing mistakes, and the time to compare grows with the square of the length.
+# Longer texts are not typing mistakes, and comparing takes time with the square of the length.
 MAX_WORD_CHARS = 200
 
 
 def nearest(typed: str, known: Iterable[str], *, like: float = _LIKE) -> str | None:
-    """Return the known word that is most like what was typed, ignoring case, or ``None``.
+    """Return the known word most like the typed one, ignoring case, or ``None``.
 
     >>> nearest("rnu", ["run", "report"]), nearest("zzz", ["run", "report"])
     ('run', None)
@@ -45,7 +45,7 @@ def meant(near: str | None, *, otherwise: str) -> str:
 
 
 def there_is_no(what: str, word: str, known: Collection[str]) -> str:
-    """Return the sentence about an unknown word, with the one that was probably meant, or all that are known.
+    """Return the sentence about an unknown word, with the probable one or all known ones.
 
     >>> there_is_no("form", "lst", ["list", "xml"])
     "There is no form 'lst': did you mean 'list'?"

@@ -1,4 +1,4 @@
-"""The only code that joins a path from outside to a directory of ours."""
+"""Join paths from outside to directories of ours. No other code does this."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def contained(base: Path, relative: str) -> Path:
-    """Join ``relative`` to ``base``, or refuse it when it is not a plain path below ``base``.
+    """Join ``relative`` to ``base``, or refuse it if it is not a plain path below ``base``.
 
-    Refused are ``..``, absolute paths, drive letters, backslashes, NUL, and links that lead out.
+    It refuses ``..``, absolute paths, drive letters, backslashes, NUL, and links that lead out.
 
     >>> contained(Path("/nonexistent/skill"), "references/a.md").name
     'a.md'
@@ -37,7 +37,7 @@ def contained(base: Path, relative: str) -> Path:
 
 
 def check_relative(base: str | Path, relative: str) -> None:
-    """Refuse a text that cannot name something below a directory, whatever is on the disk."""
+    """Refuse a text that cannot be a path below a directory, without looking at the disk."""
     reason = _objection(relative)
     if reason is not None:
         raise PathRefused(f"The path {relative[:200]!r} {reason}: name a file below {base}.")
@@ -46,8 +46,8 @@ def check_relative(base: str | Path, relative: str) -> None:
 def open_contained(base: str | Path, relative: str) -> int:
     """Open a plain file below ``base`` for reading and return its descriptor.
 
-    Each step is opened relative to the directory before it and never through a link, so nothing that is
-    swapped meanwhile can lead out. Links are followed by hand, as long as they stay inside.
+    Each step is opened relative to the directory before it and never through a link, so a file swapped
+    meanwhile cannot lead out. Links are resolved here, and followed if they stay inside.
     """
     return _open_below(base, relative, stat.S_ISREG, "a plain file", "not-a-file")
 
@@ -63,7 +63,7 @@ def read_contained(base: str | Path, relative: str, size: int) -> bytes:
 
 
 def open_contained_directory(base: str | Path, relative: str) -> int:
-    """Open a directory below ``base``, or ``base`` itself as ``.``, in the same way."""
+    """Open a directory below ``base`` (``.`` is ``base`` itself) as `open_contained` opens a file."""
     return _open_below(base, relative, stat.S_ISDIR, "a directory", "not-a-directory")
 
 
@@ -89,7 +89,7 @@ def _descend(chain: list[int], relative: str, base: str | Path) -> int:
         step = steps.pop()
         if step in {"", "."}:
             continue
-        if step == "..":  # only a link can bring one
+        if step == "..":  # only a link can contain one
             if len(chain) == 1:
                 raise _leads_out_of(base, relative)
             os.close(chain.pop())
@@ -116,7 +116,7 @@ def _descend(chain: list[int], relative: str, base: str | Path) -> int:
     return chain.pop() if len(chain) > 1 else os.dup(chain[0])
 
 
-# O_NONBLOCK: a FIFO is refused, not waited for.
+# O_NONBLOCK: a FIFO is refused without waiting.
 _STEP = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 

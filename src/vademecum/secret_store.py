@@ -1,4 +1,4 @@
-"""Secrets that a person keeps for skills and models ↔ the system's keyring, or a file only they can read."""
+"""Store a user's secrets for skills and models in the system's keyring, or in a file only they can read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_STORE_BYTES = 16 * 1024 * 1024
 MAX_VALUE_CHARS = 64 * 1024
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Variables that decide which program starts, what it loads, whom it trusts, or where it looks for files.
+# Variables that control which program starts, what it loads or trusts, or where it looks for files.
 _STEERING = re.compile(
     r"PATH|HOME|SHELL|USER|LOGNAME|PWD|OLDPWD|IFS|ENV|TERM|TMPDIR|TMP|TEMP|LANG|LANGUAGE|LC_.*|TZ|EDITOR|VISUAL"
     r"|PAGER|LD_.*|DYLD_.*|GCONV_PATH|GLIBC_TUNABLES|MALLOC_.*|BASH_ENV|BASHOPTS|BASH_FUNC.*|SHELLOPTS|ZDOTDIR"
@@ -35,7 +35,7 @@ _STEERING = re.compile(
 
 
 def name_problem(name: str) -> str:
-    """Return why a name cannot be that of a secret, or nothing.
+    """Return why a name cannot be used for a secret, or an empty text.
 
     >>> name_problem("CANVA_TOKEN"), name_problem("LD_PRELOAD")
     ('', 'it would change how programs start')
@@ -47,7 +47,7 @@ def name_problem(name: str) -> str:
 
 def system_keyring() -> Any:
     """Return the system's keyring, if the extra ``keyring`` is installed and finds one that is safe."""
-    with contextlib.suppress(Exception):  # backends raise what they like; the file is there instead
+    with contextlib.suppress(Exception):  # backends can raise anything; the file is used instead
         import keyring  # noqa: PLC0415 - an extra
 
         found = keyring.get_keyring()
@@ -58,7 +58,7 @@ def system_keyring() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StoredSecret:
-    """One secret that is kept: its name, the skill it is for (none: the models), and where its value is."""
+    """One stored secret: its name, the skill it is for (none: the models), and where its value is."""
 
     name: str
     skill: str | None
@@ -66,7 +66,7 @@ class StoredSecret:
 
     @property
     def purpose(self) -> str:
-        """For whom it is kept, in words."""
+        """Its owner in words: a skill or the models."""
         return "the models" if self.skill is None else f"the skill {self.skill}"
 
     def to_json(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 class SecretStore:
-    """The secrets of one user. Processes may change it at the same time.
+    """The secrets of one user. Several processes can change it at the same time.
 
     >>> store = SecretStore(Context.current(), keyring=lambda: None)
     >>> store.set("CANVA_TOKEN", "correct-horse", skill="canva").place
@@ -110,7 +110,7 @@ class SecretStore:
         self._keyring = keyring
 
     def set(self, name: str, value: str, *, skill: str | None) -> StoredSecret:
-        """Keep a value for a skill, or for the models if ``skill`` is none; it replaces an earlier one.
+        """Store a value for a skill, or for the models if ``skill`` is none; it replaces an earlier one.
 
         Raises ``ConfigError`` for a name or value that cannot be used.
         """
@@ -126,7 +126,7 @@ class SecretStore:
             raise ConfigError(f"The value of {name} is not kept: {problem}.")
         entry = _Entry(name, skill, value)
         with self._locked():
-            with contextlib.suppress(Exception):  # if there is none, or it loses the value, the file is used
+            with contextlib.suppress(Exception):  # without one, or if it loses the value, the file is used
                 keyring = self._keyring()
                 keyring.set_password(SERVICE, entry.username, value)
                 if keyring.get_password(SERVICE, entry.username) == value:
@@ -136,11 +136,11 @@ class SecretStore:
         return entry.public
 
     def get(self, name: str, *, skill: str | None) -> str | None:
-        """Return the value that is kept for a skill or, if ``skill`` is none, for the models."""
+        """Return the value stored for a skill or, if ``skill`` is none, for the models."""
         return self.for_skill(skill, (name,)).get(name)
 
     def for_skill(self, skill: str | None, names: Iterable[str]) -> dict[str, str]:
-        """Return the values that are kept for a skill under these names, as far as there are any."""
+        """Return the values stored for a skill under these names, by name."""
         wanted = frozenset(names)
         entries = self._read() if wanted else ()
         return {
@@ -148,12 +148,12 @@ class SecretStore:
         }
 
     def list(self) -> tuple[StoredSecret, ...]:
-        """Return what is kept, by name, without values."""
+        """Return the stored secrets without their values, sorted by name."""
         found = [each.public for each in self._read()]
         return tuple(sorted(found, key=lambda each: (each.name, each.skill or "")))
 
     def remove(self, secret: StoredSecret) -> bool:
-        """Forget one secret; return whether it was there."""
+        """Remove one secret; return whether it existed."""
         with self._locked():
             entries = self._read()
             gone = [each for each in entries if (each.name, each.skill) == (secret.name, secret.skill)]
@@ -173,7 +173,7 @@ class SecretStore:
             keyring = self._keyring()
             if keyring is not None:
                 value, why = keyring.get_password(SERVICE, entry.username), "it has no such value"
-        except Exception as error:  # noqa: BLE001 - whatever a backend raises
+        except Exception as error:  # noqa: BLE001 - a backend can raise anything
             why = f"{type(error).__name__}: {error}"
         if value is None:
             text = f"The secret {entry.name} for {entry.public.purpose} cannot be read from the keyring"
@@ -188,7 +188,7 @@ class SecretStore:
             return ()
         except (OSError, FileRefused) as error:
             why = getattr(error, "strerror", None) or error
-            raise ConfigError(f"The secrets in {self.path} are not read: {why}.") from error
+            raise ConfigError(f"The secrets in {self.path} cannot be read: {why}.") from error
         except msgspec.MsgspecError:  # which may quote what is there
             raise ConfigError(f"{self.path} is not a file of secrets: repair or remove it.") from None
 

@@ -1,7 +1,7 @@
-"""Events of a run → OpenTelemetry spans, by the GenAI conventions; off unless the environment configures it.
+"""Make OpenTelemetry spans of a run's events, by the GenAI conventions, if the environment configures it.
 
-The extra ``otel`` brings the SDK. Exporter and endpoint are those of the standard variables
-(``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_EXPORTER``, …). Texts are exported only if
+The extra ``otel`` installs the SDK. The standard variables (``OTEL_EXPORTER_OTLP_ENDPOINT``,
+``OTEL_TRACES_EXPORTER``, …) set exporter and endpoint. Texts are exported only if
 ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` is ``true``; they are masked as in the record.
 """
 
@@ -37,7 +37,7 @@ def is_configured(env: Mapping[str, str] = os.environ) -> bool:
 
 @cache
 def _provider() -> TracerProvider | None:
-    """Return what makes spans and exports them, or nothing if the extra is not installed."""
+    """Return the provider of spans, or ``None`` if the extra is not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
@@ -53,14 +53,14 @@ def _provider() -> TracerProvider | None:
 
 
 def tracing(listener: Callable[[Any], None] | None, env: Mapping[str, str]) -> Traced | None:
-    """Return a listener that also makes spans, or nothing if traces are not configured."""
+    """Return a listener that also makes spans, or ``None`` if traces are not configured."""
     provider = _provider() if is_configured() else None
     return None if provider is None else Traced(provider, listener, env)
 
 
 @contextmanager
 def belonging(name: str) -> Iterator[None]:
-    """Make one span that all runs of this process and its children belong to, such as an evaluation."""
+    """Make one span for all runs of this process and its children, such as an evaluation."""
     provider = _provider() if is_configured() else None
     if provider is None:
         yield
@@ -79,7 +79,7 @@ def belonging(name: str) -> Iterator[None]:
 
 
 def _given(env: Mapping[str, str]) -> SpanContext | None:
-    """Return the span that a run belongs to, by the variable that names it."""
+    """Return the parent span of a run, from the variable that names it."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 
     parent = os.environ.get(PARENT) or env.get(PARENT)
@@ -95,18 +95,18 @@ class Traced:
         self._provider = provider
         self._tracer = provider.get_tracer("vademecum")
         self._listener = listener
-        self._runs: list[tuple[Span, str]] = []  # those that go on, each with its model
+        self._runs: list[tuple[Span, str]] = []  # the unfinished ones, each with its model
         self._asked = 0  # when the model, or a person, was asked last
         self._with_contents = os.environ.get(_CONTENTS, "").lower() == "true"
         self._root = self._tracer.start_span("invoke_agent", context=_given(env))
 
     @property
     def traceparent(self) -> str:
-        """The name of this run's span, for processes that it starts."""
+        """The ``traceparent`` of this run's span, for processes that it starts."""
         return _traceparent(self._root)
 
     def __call__(self, event: Any) -> None:
-        """Take an event of a run."""
+        """Make spans of an event, and pass it to the listener."""
         self._take(event.type, event.data, int(event.time * 1e9))
         if self._listener is not None:
             self._listener(event)

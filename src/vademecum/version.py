@@ -1,3 +1,3 @@
-"""The version, for those who need it without the rest."""
+"""The version, importable without the rest."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""Patterns with ``*`` and ``?``, matched whole and exactly as written, in time linear in the text."""
+"""Match patterns with ``*`` and ``?`` against whole texts, exactly as written and in linear time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 import unicodedata
 from functools import lru_cache, partial
 
-# Return the one spelling of a text in which names and patterns are compared.
+# Return the normalized spelling in which names and patterns are compared.
 comparable = partial(unicodedata.normalize, "NFKC")
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern matches the whole text: ``*`` is any run, ``?`` is one character.
+    """Return whether a pattern matches the whole text: ``*`` is any text, ``?`` is one character.
 
     A trailing `` *`` is optional, so that ``git *`` also matches ``git``.
 
@@ -35,8 +35,8 @@ def is_plain(pattern: str) -> bool:
 def _expression(pattern: str) -> re.Pattern[str]:
     """Return a regular expression that finds the pieces between stars from left to right.
 
-    Each is taken as early as possible: if any way of matching exists, this one does. So the groups are
-    atomic, and nothing is ever tried twice.
+    Each piece is matched as early as possible: if the text matches at all, it matches this way. Therefore
+    the groups are atomic, and nothing is tried twice.
     """
     first, *rest = (re.escape(piece).replace(r"\?", ".") for piece in pattern.split("*"))
     between = "".join(f"(?>.*?{piece})" for piece in rest[:-1])

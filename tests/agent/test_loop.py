@@ -550,7 +550,7 @@ def test_what_was_streamed_and_is_not_the_answer_is_taken_back(stage: Stage) -> 
     assert last == "No: keep all."
 
 
-def test_a_second_request_begins_with_the_whole_of_the_first(stage: Stage) -> None:
+def test_a_second_request_begins_with_the_whole_of_the_first(stage: Stage) -> None:  # Q2
     stage.skill("mine", body="instructions\n")
     model = Scripted([select("mine"), final("first answer"), tool("list_dir"), final("second")])
     talk = Agent(model, stage.place.build(), context=stage.place.context).conversation()

@@ -57,7 +57,7 @@ def test_noise_around_the_object(text: str) -> None:
         ("{" * 2_000_000, "has no JSON object"),
         ("x" * 2_000_001, "more than 2,000,000 characters"),
         (FINAL + FINAL.replace("hi", "ho"), "two different actions"),
-        ('{"action": 1, "action": 2}', "a key is there twice"),
+        ('{"action": 1, "action": 2}', "a key appears twice"),
         (FINAL.replace("hi", "\\ud800"), "half a character"),
         ('{"action": ' + '{"a":' * 70 + "1" + "}" * 71, "nested too deeply"),
         ("{" * 5_000, "has no JSON object"),

@@ -306,7 +306,7 @@ def test_new_elsewhere(place: Place) -> None:
         (["new", "Bad Name"], "Skill name 'Bad Name' must be lowercase. Run: vade new bad-name."),
         (["new", "../x"], "contains invalid characters"),
         (["new", ""], "A skill needs a name such as pdf-forms."),
-        (["new", "x", "--description", "a <b>"], "holds an angle bracket"),
+        (["new", "x", "--description", "a <b>"], "contains an angle bracket"),
         (["new", "x", "--description", "y" * 1100], "exceeds 1024 character limit"),
         (["lits"], "There is no command 'lits': did you mean 'vade list'?"),
         (["zzz"], "'vade --help' lists the commands."),
@@ -381,7 +381,7 @@ def test_doctor_explains_each_document_that_was_left_out(place: Place) -> None:
         "",
         f"left out {place.cwd}/only/worse/SKILL.md",
         "  line 2: Skill name 'Worse' must be lowercase. Write: name: worse",
-        "  line 3: Field 'description' holds an angle bracket (< or >), which could pass for markup. Use other words",
+        "  line 3: Field 'description' contains an angle bracket (< or >), which could look like markup. Use other words",
     ]
     found = place.vade("doctor", "--root", "only", "--no-default-roots", "--json")
     assert (found.code, found.json["healthy"], len(found.json["left_out"])) == (1, False, 2)

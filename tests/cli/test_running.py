@@ -41,6 +41,76 @@ def test_run(files: Place) -> None:
     assert (found.json["status"], found.json["stats"]["script_runs"]) == ("done", 1)
 
 
+@pytest.fixture
+def making(place: Place) -> Place:
+    """A skill whose script leaves as many files as it is told."""
+    skill = write_skill(place.cwd, ".agent/skills/make-files")
+    (skill / "scripts").mkdir()
+    text = "import sys\nfor n in range(int(sys.argv[1])): open(f'{n:04}.txt', 'w').write(sys.argv[2])\n"
+    (skill / "scripts/make.py").write_text(text)
+    return place
+
+
+def turns(place: Place, *words: str) -> str:
+    """A model that lets the script run with these words."""
+    return scripted(place, select("make-files"), run_script("make-files", "scripts/make.py", *words), final())
+
+
+def runs_of(place: Place) -> list[str]:
+    return run_ids(place.cwd / ".agent/runs")
+
+
+def test_what_is_saved_after_a_run_belongs_to_that_run(making: Place) -> None:
+    model = turns(making, "1", "new")
+    run = making.vade("run", "make one", "--model", model, "--yes", "--json", "--out", ".").json
+    assert runs_of(making) == [run["run_id"]]
+    past = read_run(making.cwd / ".agent/runs", run["run_id"])
+    saved = [event.data for event in past.events if event.type == "tool_called"][-1]
+    assert (saved["tool"], saved["ok"], saved["call"]) == ("save_output", True, 2)
+    assert (past.status, making.vade("runs", "show").out.count("make one")) == ("done", 1)
+    # The same file again is no conflict, and no other run.
+    for target in (".", "kept"):
+        again = making.vade("runs", "outputs", "--out", target, "--json")
+        assert (again.code, again.json["outputs"][0]["saved"]) == (0, str(Path(target, "0000.txt")))
+    assert runs_of(making) == [run["run_id"]]
+    calls = [
+        e.data for e in read_run(making.cwd / ".agent/runs", run["run_id"]).events if e.type == "tool_called"
+    ]
+    assert len({call["call"] for call in calls}) == len(calls) == 4
+    # What was there before is kept, and the person is told where.
+    (making.cwd / "0000.txt").write_text("mine")
+    os.utime(making.cwd / "0000.txt", (1, 1))
+    done = making.vade("run", "make one", "--model", turns(making, "1", "newer"), "--yes", "--out", ".")
+    (kept,) = (making.cwd / ".agent/runs" / runs_of(making)[-1] / "trash").rglob("0000.txt")
+    assert (done.code, kept.read_text()) == (0, "mine")
+    assert (
+        f"saved 0000.txt (5 bytes); the file that was there is now {kept.relative_to(making.cwd)}" in done.err
+    )
+
+
+def test_what_is_not_saved_is_not_success(making: Place) -> None:
+    (making.cwd / "0000.txt").mkdir()
+    words = ("--model", turns(making, "1", "x"), "--yes", "--out", ".")
+    done = making.vade("run", "make one", *words)
+    assert (done.code, "0000.txt was not saved" in done.err) == (1, True)
+    assert making.vade("run", "make one", *words, "--json").code == 1
+
+
+def test_files_beyond_the_limit_are_named(making: Place) -> None:
+    done = making.vade("exec", "--yes", "--out", "many", "make-files", "make.py", "1005", "x")
+    assert done.code == 0
+    assert "vade: 5 files more were left and not kept: at most 1,000 are" in done.err
+    assert "vade: saved many/0000.txt (1 bytes)" in done.err
+    assert "vade: … and 980 more files" in done.err
+    assert len(list((making.cwd / "many").iterdir())) == 1000
+
+
+def test_a_file_that_is_named_must_be_there(files: Place) -> None:
+    done = files.vade("run", "Compare them", "--file", "a.txt", "--file", "nope.txt", "--yes")
+    assert (done.code, done.err) == (4, "vade: There is no 'nope.txt' here.\n")
+    assert runs_of(files) == []
+
+
 def test_limits_from_the_command_line_and_the_configuration(files: Place) -> None:
     (files.home / ".agent").mkdir(exist_ok=True)
     prices = {"scripted": {"input": 1000.0, "output": 1.0}}

@@ -227,9 +227,9 @@ def test_files_say_what_they_say(tmp_path: Path) -> None:
     assert found["half.json"] == ("?", "it contains half a character (a lone surrogate): correct it")
     assert found["twice.json"] == (
         "-",
-        "the file is not JSON (the key 'expected' is there twice): correct it.",
+        "the file is not JSON (the key 'expected' appears twice): correct it.",
     )
-    assert found["twice.yaml"] == ("-", "the file is not YAML (the key 'input' is there twice): correct it.")
+    assert found["twice.yaml"] == ("-", "the file is not YAML (the key 'input' appears twice): correct it.")
     assert found["wrong.yaml"][1].startswith("the file is not YAML (")
     out = tmp_path / "out"
     write_header(out, Header("n", "", 0.0, (), (), suite.malformed, ()))

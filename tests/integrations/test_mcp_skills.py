@@ -127,7 +127,7 @@ async def all_pages(client: Client) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_what_is_declared_is_kept(place: Place, era: str) -> None:
+def test_what_is_declared_is_kept(place: Place, era: str) -> None:  # R1
     async def work(client: Client) -> None:
         able = client.server_capabilities.model_dump(by_alias=True, exclude_none=True)
         assert able["extensions"] == {EXTENSION: {"directoryRead": True}}  # 1, 2, 37

@@ -61,7 +61,7 @@ def load(place: Place, skills: SkillIndex) -> Result:
     return kit_of(place, skills).call("skill", {"name": "helper"})
 
 
-def test_a_skill_of_a_server_is_used(place: Place) -> None:
+def test_a_skill_of_a_server_is_used(place: Place) -> None:  # R2
     skills = added(place, "honest")
     skill = skills.get("helper")
     assert (skill.source, skill.description) == ("mcp:docs", "Help with things.")
@@ -220,7 +220,7 @@ LEFT_OUT = {
     "climbing": "goes up with '..'",
     "compiled": "not a file of a skill",
     "no-document": "does not announce SKILL.md",
-    "twice": "or a file twice",
+    "twice": "or announces a file twice",
     "no-digest": "digest",
     "dynamic": "resources",
     "huge": "more than 512 files or 16,777,216 bytes",

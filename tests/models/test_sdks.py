@@ -145,7 +145,7 @@ def test_models_that_are_not_there(wanted: str) -> None:
 
 
 def test_settings_that_do_not_fit(kind: str) -> None:
-    with pytest.raises(ModelRefused, match="settings do not fit"):
+    with pytest.raises(ModelRefused, match="settings are wrong"):
         ask(kind, replying(kind), no_such_setting=1)
 
 

@@ -149,7 +149,7 @@ def test_cache_of_somebody_else_is_not_believed(root: Path, cache: Path) -> None
     build(root, cache)
     (file,) = cache.iterdir()
     os.chown(file, 65534, 65534)
-    assert "somebody else" in build(root, cache).report.diagnostics[0].message
+    assert "another user" in build(root, cache).report.diagnostics[0].message
 
 
 def test_cache_files_are_private_and_bounded(tmp_path: Path, cache: Path) -> None:

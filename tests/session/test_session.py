@@ -446,13 +446,13 @@ def test_an_approver_that_fails_has_not_said_yes(place: Place) -> None:
             raise OSError("the terminal is gone")
 
     result = session_of(place, Broken()).call(WRITE)
-    assert (result.code, "could not be put" in result.text) == ("denied", True)
+    assert (result.code, "could not be asked" in result.text) == ("denied", True)
 
 
 def test_one_run_at_a_time(place: Place) -> None:
     session = session_of(place)
     session.begin("one", model="none")
-    with pytest.raises(VademecumError, match="A run goes on"):
+    with pytest.raises(VademecumError, match="A run is in progress"):
         session.begin("two", model="none")
     session.close()
     assert session.call(UseSkill("greeter")).ok

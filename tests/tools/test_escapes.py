@@ -541,7 +541,7 @@ def test_without_execute_bit_and_with_windows_line_ends(bench: Bench) -> None:
             "#!/opt/none/such-interpreter\n",
             "'x.sh' needs 'such-interpreter', which is not installed here.",
         ),
-        ("x.rb", "puts 1\n", "It cannot be told how to run 'x.rb'"),
+        ("x.rb", "puts 1\n", "It is unclear how to run 'x.rb'"),
         ("x", "#!\n", "The first line of 'x' names no interpreter."),
         ("x", "#!'\n", "The first line of 'x' names no interpreter."),
         ("x.bin", b"\x7fELF....", "'x.bin' is a program without its execute bit."),

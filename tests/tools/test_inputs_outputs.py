@@ -74,6 +74,18 @@ def test_globs_and_several_spellings(bench: Bench) -> None:  # P1
     assert (seen.code, seen.text) == ("missing", "No file matches '*.none' here.")
 
 
+def test_a_directory_in_several_spellings(bench: Bench) -> None:  # P1
+    write(bench.project, **{"docs/x.md": "X"})
+    bench.script(SHOWS)
+    words = ("docs", "docs/", "./docs", str(bench.project / "docs"))
+    assert bench.printed(*words, files=("docs/",)).splitlines() == ["directory ['x.md']"] * 4
+    for copied in ("docs", "docs/"):
+        call = RunScript("tried", "x.py", ["docs", "docs/"], copy=[copied])
+        seen = bench.session.call(call)
+        assert seen.ok, seen.text
+        assert Path(seen.files[0]).read_text().splitlines() == ["directory ['x.md']"] * 2
+
+
 def test_a_directory_is_read_only_and_a_copy_is_not(bench: Bench) -> None:  # P1
     write(bench.project, **{"docs/x.md": "X", "docs/y.md": "Y"})
     bench.script("import sys; open('docs/x.md', 'w').write('changed'); open('docs/new.md', 'w').write('new')")

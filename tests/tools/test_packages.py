@@ -441,7 +441,7 @@ def test_uv_is_missing(shop: Shop) -> None:
     if shutil.which("uv", path="/usr/local/bin:/usr/bin:/bin"):
         pytest.skip("uv is among the system's own programs")
     assert done.stdout == (
-        "The packages cannot be installed: uv, which installs them, is not here: "
+        "The packages cannot be installed: uv, which installs them, is not installed: "
         "run pip install 'vademecum[packages]'.\n"
     )
 

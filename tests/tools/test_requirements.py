@@ -78,7 +78,7 @@ def test_the_nearest_declaration_counts(tmp_path: Path) -> None:
         ("--index-url https://ada:hunter2@index.example/simple", "has an option: write a name"),
         ("-e .", "has an option: write a name"),
         ("a==1 --hash=sha256:00", "has an option: write a name"),
-        ("a==1 \\", "goes on in the next line: write it on one line"),
+        ("a==1 \\", "continues on the next line: write it on one line"),
         (
             "a @ https://index.example/a-1.0.whl",
             "is an address: write a name and its versions, such as 'name>=1.2'",
@@ -162,7 +162,7 @@ def test_another_python_is_required() -> None:
         of_block("requires-python = '>=3.99'")
     assert str(refused.value) == (
         "The script cannot be run: scripts/x.py, line 3: it requires Python '>=3.99' and this is "
-        f"{platform.python_version()}: run vade with that."
+        f"{platform.python_version()}: run vade with that Python."
     )
 
 

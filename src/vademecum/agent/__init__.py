@@ -1,1 +1,1 @@
-"""Request → Run: the loop that plans, chooses, acts and observes."""
+"""Request → Run: the loop that plans, selects, acts and observes."""

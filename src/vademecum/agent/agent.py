@@ -1,4 +1,4 @@
-"""The agent: a model and skills in a session. Each request is one run, on the record."""
+"""The agent: a model and skills in a session. Each request is one recorded run."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ from vademecum.session.base import Guard, Place, Result
 from vademecum.session.session import Session
 from vademecum.session.view import View
 from vademecum.skill.skill import Skill
+from vademecum.tools.exchange import matching
 from vademecum.tools.workspace import Workspace
 from vademecum.tracing import PARENT, tracing
 
 MAX_REQUEST_CHARS = 100_000
 MAX_SUMMARY_CHARS = 4000
 RANKED = 5
-_ANY_TEXT = frozenset({"md", "txt"})  # they say nothing of what the file is about
-CATALOGUE_SHARE = 4  # of the context, at most a quarter
+_ANY_TEXT = frozenset({"md", "txt"})  # they say nothing about the content
+CATALOGUE_SHARE = 4  # at most a quarter of the context
 CHARS_A_TOKEN = 2  # a catalogue may be Chinese
 MAX_FILES = 50
 MAX_NAME_CHARS = 255
 
-# What stands between quotation marks of any kind, and what stands between blanks and punctuation.
+# Text between quotation marks of any kind, or between whitespace and punctuation.
 _QUOTED = re.compile(r"\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|“([^”\n]+)”|「([^」\n]+)」|《([^》\n]+)》")
 _WORD = re.compile(r"[^\s,;:'\"`()<>（）《》「」“”，。；：、！？]+")
 _LIKE_A_FILE = re.compile(r"[\w./~-]*\w\.[A-Za-z][A-Za-z0-9]{1,4}")
@@ -53,7 +54,7 @@ _FOLDER = re.compile(
 )
 _LATIN = re.compile(r"[A-Za-z0-9_./-]+")
 _CALLED = re.compile(r"(?:^/|(?<!\S)\$)([\w-]+(?:/[\w-]+)?)(?![\w/.-])")
-_LANGUAGES = {  # texts, because compiling them takes 6 ms
+_LANGUAGES = {  # not compiled here, because that takes 6 ms
     "Japanese": "[぀-ヿ]",
     "Korean": "[가-힯]",
     "Chinese": "[一-鿿]",
@@ -62,11 +63,11 @@ _LANGUAGES = {  # texts, because compiling them takes 6 ms
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent with skills. Each ``run`` is one request, from the first prompt to the answer, on the record.
+    """An agent with skills. Each ``run`` is one recorded request, from the first prompt to the answer.
 
-    Without an approver, calls that need approval are refused. A ``guard`` is asked as
-    well, for example a charter (``charter.guard("clerk", state)``). ``view`` saves work if many
-    requests are run with the same index, rules and name.
+    Without an approver, calls that need approval are refused. A ``guard``, such as a charter
+    (``charter.guard("clerk", state)``), can refuse calls too. ``view`` saves work if many requests have the
+    same index, rules and name.
 
     >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index, models
     >>> index = build_index(BUILTIN_ROOT, IndexOptions())
@@ -93,17 +94,17 @@ class Agent:
     def run(
         self, request: str, *, skills: Sequence[str] = (), files: Sequence[str] = (), before: str = ""
     ) -> Outcome:
-        """Do what is asked, in a conversation of its own.
+        """Carry out a request in its own conversation.
 
-        ``skills`` are loaded first, as the person named them. ``files`` are files, directories or globs that
-        it is about. ``before`` is what was said earlier: the model reads it, and nothing in it is a command.
+        ``skills`` are loaded first. ``files`` are files, directories or globs that the request is about.
+        ``before`` is earlier text, which the model reads but must not take as commands.
         """
         return self.conversation().run(request, skills=skills, files=files, before=before)
 
     def conversation(self, place: Place | None = None) -> Conversation:
-        """Begin a conversation of several requests: each model call begins with all that was said before.
+        """Begin a conversation of several requests: each model call includes the earlier messages.
 
-        Without a ``place``, it is that of the agent's context.
+        The default ``place`` is that of the agent's context.
         """
         session = Session(
             self.index,
@@ -122,9 +123,9 @@ class Agent:
 
 @dataclass(slots=True)
 class Conversation:
-    """Several requests to one agent, in one session. Each is a run of its own.
+    """Several requests to one agent, in one session. Each is a separate run.
 
-    ``model`` may be set between two requests; the next model gets a summary of what was said.
+    ``model`` can be changed between two requests; the next model gets a summary of the conversation.
     """
 
     agent: Agent
@@ -134,13 +135,13 @@ class Conversation:
     _loop: Loop | None = field(default=None, init=False)
 
     def clear(self) -> None:
-        """Forget what was said; skills and outputs stay."""
+        """Forget the messages; skills and outputs stay."""
         self._said = None
 
     def run(
         self, request: str, *, skills: Sequence[str] = (), files: Sequence[str] = (), before: str = ""
     ) -> Outcome:
-        """Do what is asked, with the skills that are active."""
+        """Carry out a request, with the active skills."""
         text = request.encode("utf-8", "replace").decode()
         if not text.strip():
             raise VademecumError("The request is empty: say what is to be done.", code="request")
@@ -157,7 +158,7 @@ class Conversation:
         if (said.catalogue, said.wire) != (shown, wire):
             said.speak(wire, shown)
         with self._hosting():
-            given = [name for pattern in files for name in session.place.workspace.named(pattern)]
+            given = [name for pattern in files for name in matching(pattern, session.place.workspace)]
             named_files, absent, rest = files_in(text, session.place.workspace, given=given)
             is_searched = catalogue.shortened or getattr(self.model, "needs_ranking", False)
             found = self._found(named_files, rest) if is_searched else None
@@ -179,7 +180,7 @@ class Conversation:
 
     @contextmanager
     def _hosting(self) -> Iterator[None]:
-        """Let the session serve this conversation; its events become spans too, if traces are configured."""
+        """Connect the session to this conversation, and to tracing if it is configured."""
         session = self.session
         listener, session.host = session.listener, self
         if traced := tracing(listener, session.place.context.env):
@@ -192,7 +193,7 @@ class Conversation:
             session.host, session.listener = None, listener
 
     def _called(self, request: str) -> list[str]:
-        """Return the skills that the request calls by name; an unknown first word ``/name`` is an error."""
+        """Return the skills that the request calls by name; raise for an unknown first word ``/name``."""
         found = []
         for name in _CALLED.findall(request):
             try:
@@ -208,7 +209,7 @@ class Conversation:
         return self._said is None or self._said.has_room_for(text)
 
     def run_subagent(self, skill: Skill, task: str, effect: str) -> Result:
-        """Run one skill by itself, with its own context, half of what is left, and the same rules."""
+        """Run one skill with its own context, half of the remaining budget, and the same rules."""
         assert self._loop is not None
         spent, parent = self._loop.spent, self._loop.said
         budget = self.agent.budget.share(spent)
@@ -229,7 +230,7 @@ class Conversation:
         outcome = loop.run(request, about=f"budget: {budget}", loaded=[said.keep(skill, loaded.text)])
         spent.add(loop.spent)
         self.session.write("child_finished", run=record.run_id, status=outcome.status)
-        if outcome.status == "declined":  # a no to the child is a no to its parent
+        if outcome.status == "declined":  # a refusal to the child is a refusal to its parent
             raise Declined(outcome.answer)
         if outcome.status == "interrupted":
             raise KeyboardInterrupt
@@ -238,12 +239,12 @@ class Conversation:
         return Result(text, code, "tool", outputs=outcome.outputs)
 
     def _found(self, files: Sequence[str], rest: str) -> Findings:
-        """Search for the request without the files that are there; the endings of these say more."""
+        """Search for the request, with the endings of its files in place of their names."""
         endings = {Path(file).suffix.lstrip(".").lower() for file in files} - _ANY_TEXT
         return self.session.view.finder.find(f"{rest} {' '.join(sorted(endings))}", RANKED)
 
     def _about(self, request: str, found: Findings | None, catalogue: Catalogue) -> str:
-        """Return what a model should know beside the request: the day, the language, what search found."""
+        """Return the facts for the model beside the request: the day, the language, the search results."""
         signs = {} if request.isascii() else _LANGUAGES
         language = next((name for name, sign in signs.items() if re.search(sign, request)), "")
         lines = [f"date: {time.strftime('%Y-%m-%d')}", f"budget: {self.agent.budget}"]
@@ -260,9 +261,9 @@ class Conversation:
 
 
 def files_in(request: str, paths: Workspace, *, given: Sequence[str]) -> tuple[list[str], list[str], str]:
-    """Find the files and directories that a request names, in the order it names them, after those given.
+    """Return the given files, and those that a request names, in its order.
 
-    Returns them, the names that look like files and are not there, and the request without its paths.
+    Also return the names that look like files but do not exist, and the request without its paths.
     """
     places: list[tuple[int, str]] = []
     absent: list[tuple[int, str]] = []
@@ -274,13 +275,13 @@ def files_in(request: str, paths: Workspace, *, given: Sequence[str]) -> tuple[l
             is_marked = bool(_IN.search(rest, max(0, start - 40), start) or _FOLDER.match(rest, end))
             names = _named_by(word, paths, is_marked=is_marked or pattern is _QUOTED)
             if not names:
-                # It stays in the request: Node.js and Next.js look like files as well.
+                # It stays in the request: Node.js and Next.js look like files too.
                 if pattern is _WORD and (like := _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))):
                     absent.append((start, like[0]))
                 continue
             places += enumerate(names, start)
             left = found[0]
-            for name in names if names[0] in word else (word,):  # what a glob matches is not in it
+            for name in names if names[0] in word else (word,):  # a glob does not contain its matches
                 left = left.replace(name, " " * len(name), 1)
             rest = rest[:start] + left + rest[end:]
     files = list(dict.fromkeys([*given, *(name for _, name in sorted(places))]))[:MAX_FILES]
@@ -289,10 +290,10 @@ def files_in(request: str, paths: Workspace, *, given: Sequence[str]) -> tuple[l
 
 
 def _named_by(word: str, paths: Workspace, *, is_marked: bool) -> list[str]:
-    """Return what a word names: a file, a directory, the files of a glob, or names inside of it.
+    """Return what a word names: a file, a directory, the files of a glob, or names inside the word.
 
-    A language that writes without blanks has names inside its words. A plain word such as ``docs`` names a
-    directory only if quotation marks or the words around it mark it as one.
+    Languages without spaces have names inside words. A plain word such as ``docs`` names a directory only if
+    quotation marks or the words around it mark it as one.
     """
     if len(word) > MAX_NAME_CHARS:
         return []
@@ -309,7 +310,7 @@ def _named_by(word: str, paths: Workspace, *, is_marked: bool) -> list[str]:
 
 
 def _inside(word: str, paths: Workspace) -> list[str]:
-    """Return the names of files and directories inside a word of a language without blanks."""
+    """Return the names of files and directories inside a word of a language without spaces."""
     found, start = [], 0
     for ending in _ENDING.finditer(word):
         whole = word[start : ending.end()]

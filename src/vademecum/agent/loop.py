@@ -1,4 +1,4 @@
-"""The loop: ask the model, do what it says, observe, and go on until there is an answer or a limit."""
+"""The agent loop: ask the model, act, observe, and repeat until there is an answer or a limit is reached."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from vademecum.tools.exchange import Output
 
 Status = Literal["done", "degraded", "refused", "declined", "failed", "interrupted"]
 
-SAME_FAILURES = 3  # one after the other, then the run ends
-ATTEMPTS = 3  # with a model that cannot be reached
+SAME_FAILURES = 3  # in a row, then the run ends
+ATTEMPTS = 3  # to reach a model
 PAUSE_SECONDS = 1.0  # before the second attempt; twice as long before each later one
 MAX_WAIT_SECONDS = 30.0
 MAX_CONTINUATIONS = 4
@@ -45,8 +45,8 @@ MAX_ABOUT_CHARS = 300
 MAX_FAULT_CHARS = 500
 MAX_WRONG_CHARS = 4000
 MAX_BODIES_A_TURN = 2
-WRONG_REPLIES = 3  # one after the other, then the run ends
-LOW = 2  # turns before the last at which the model is told
+WRONG_REPLIES = 3  # in a row, then the run ends
+LOW = 2  # with this many turns left, the model is told
 
 _GO_ON = "The reply was cut at its length limit: go on exactly where it stopped, without repeating anything."
 _REFUSALS = frozenset({"denied", "declined", "refused"})
@@ -56,9 +56,8 @@ _REFUSALS = frozenset({"denied", "declined", "refused"})
 class Outcome:
     """The result of a run.
 
-    ``status`` is ``done`` if there is an answer that the model stands by; ``run_id`` finds the record.
-    ``advice`` says to a person what would allow what was refused. ``outputs`` are the files that scripts and
-    commands made.
+    ``status`` is ``done`` if the model gave a complete answer; ``run_id`` identifies the record. ``advice``
+    tells a person what would allow a refused call. ``outputs`` are the files that scripts and commands made.
 
     >>> Outcome("20260101-120000-abc1234", "done", "They are the same.", "final_answer").to_json()["status"]
     'done'
@@ -73,7 +72,7 @@ class Outcome:
     outputs: tuple[Output, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the outcome as ``vade run`` prints it."""
+        """Return the outcome in the form that ``vade run`` prints."""
         return {
             "run_id": self.run_id,
             "status": self.status,
@@ -85,12 +84,12 @@ class Outcome:
 
 
 class _GaveUp(Exception):
-    """The run cannot go on; the text is the reason that its outcome has."""
+    """The run cannot continue; the text is the reason in its outcome."""
 
 
 @dataclass(slots=True)
 class Loop:
-    """One run of one agent: the calls of its model, and what comes of them."""
+    """One run of one agent: its model calls and their actions."""
 
     model: Model
     session: Session
@@ -108,9 +107,9 @@ class Loop:
     def run(
         self, request: str, *, about: str = "", named: Sequence[str] = (), loaded: Sequence[str] = ()
     ) -> Outcome:
-        """Go on until there is an answer, a limit, a no or an interruption; the record is closed then.
+        """Run until an answer, a limit, a refusal or an interruption, then close the record.
 
-        The skills ``named`` are loaded first; ``loaded`` are instructions that are loaded already.
+        The skills ``named`` are loaded first; ``loaded`` are instructions already loaded.
         """
         try:
             self.said.ask(request, about=about, skills=[*loaded, *map(self._named, named)])
@@ -128,7 +127,7 @@ class Loop:
             head = "The model failed: " if isinstance(error, ModelFailed) else ""
             status: Status = "declined" if isinstance(error, Declined) else "failed"
             return self._end(status, self._account(f"{head}{error}"), error.code)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the record says how the run ended
+        except Exception as error:  # noqa: BLE001 - the record must say how the run ended
             words = f"Unexpected {type(error).__name__}: {error}"
             return self._end("failed", self._account(words), "unexpected")
 
@@ -145,7 +144,7 @@ class Loop:
     # Doing
 
     def _perform(self, decision: protocol.Turn) -> Outcome | None:
-        """Do the actions of one reply in order; after a refusal the rest are not done."""
+        """Carry out the actions of one reply in order; stop after a refusal."""
         self._replan(decision)
         refused, bodies = False, 0
         for action in decision.actions:
@@ -174,7 +173,7 @@ class Loop:
         return None
 
     def _limit(self, kind: str) -> str | None:
-        """Return the limit that an action of this kind would break, if any."""
+        """Return the limit that an action of this kind would exceed, if any."""
         if kind in {"run_script", "call_tool"} and self.spent.tool_calls >= self.budget.tool_calls:
             return "max_tool_calls"
         if kind == "run_script" and self.spent.script_runs >= self.budget.script_runs:
@@ -182,7 +181,7 @@ class Loop:
         return None
 
     def _do(self, action: protocol.Action) -> Result:
-        """Do one action through the session; what goes wrong is said to the model, except a person's no."""
+        """Carry out one action; tell the model of errors, but raise a person's refusal."""
         self.spent.tool_calls += action.type in {"run_script", "call_tool"}
         self.spent.script_runs += action.type == "run_script"
         try:
@@ -200,11 +199,11 @@ class Loop:
         except Declined as error:
             if not error.told:
                 raise
-            # The person said why: the model may hear it and go on with something else.
+            # The person gave a reason: the model gets it and can continue with something else.
             return Result(str(error), error.code, "error")
 
     def _select(self, wanted: Sequence[calls.UseSkill]) -> Result:
-        """Load skills, those that coordinate before those they coordinate, and not too many in one turn."""
+        """Load skills, coordinating ones first, up to a limit for each turn."""
         try:
             found = [(self.session.find(use.name, use.source), use) for use in wanted]
         except VademecumError as error:
@@ -222,14 +221,14 @@ class Loop:
         return Result("\n".join(lines), code, advice=advice, outputs=outputs)
 
     def _kept(self, result: Result) -> Result:
-        """Remember the instructions of a skill, and frame them."""
+        """Keep the instructions of a skill, and frame them."""
         if result.kind != "skill" or result.skill is None:
             return result
         self.skills.add(result.skill.name)
         return Result(self.said.keep(result.skill, result.text))
 
     def _replan(self, decision: protocol.Turn) -> None:
-        """Change the plan; a change that does not fit is said to the model, and costs nothing else."""
+        """Change the plan; tell the model of a change that does not fit, and continue."""
         problem = decision.plan_problem
         if decision.plan_update is not None and not problem:
             try:
@@ -242,7 +241,7 @@ class Loop:
             self.said.result(text, call_id)
 
     def _observe(self, kind: str, result: Result, about: str = "") -> str:
-        """Write down what came of an action, and return it as the model sees it."""
+        """Record the result of an action, and return it in the form for the model."""
         self._outputs += result.outputs
         shown = f" {visible(about)[:MAX_ABOUT_CHARS]}" if about else ""
         line = f"[{len(self.said.observed) + 1}] {kind}{shown}: {result.code or 'ok'}"
@@ -261,9 +260,9 @@ class Loop:
     # Deciding
 
     def _decide(self) -> protocol.Turn:
-        """Ask the model; a reply that is wrong is sent back with what is wrong with it.
+        """Ask the model; send an invalid reply back with its problems.
 
-        Each call counts as a turn. After the same failure again and again the run ends instead.
+        Each call counts as a turn. The run ends after too many failures in a row.
         """
         failures = self._failures[-SAME_FAILURES:]
         if len(failures) == SAME_FAILURES and len(set(failures)) == 1:
@@ -291,7 +290,7 @@ class Loop:
         raise _GaveUp("bad_replies")
 
     def _whole(self, watched: protocol.Watched) -> Reply:
-        """Ask for a reply; a plain answer that was cut is continued where it stopped."""
+        """Ask for a reply; have a plain answer that was cut continued."""
         text = ""
         for continued in range(MAX_CONTINUATIONS + 1):
             if self.spent.turns >= self.budget.turns:
@@ -312,9 +311,9 @@ class Loop:
         return done is not None
 
     def _replied(self, watched: protocol.Watched) -> Reply:
-        """Ask, again after a pause if the model is away, and once more if it could not read so much.
+        """Ask; retry after a pause if the model is unavailable, and once if the conversation is too long.
 
-        A model that turns out not to know native tool calls is asked for JSON text.
+        If the model does not support native tool calls, ask for JSON text.
         """
         said = self.said
         if said.tokens > said.limit * COMPACT_AT:
@@ -385,7 +384,7 @@ class Loop:
         return self._end("degraded", answer.text, "incomplete")
 
     def _give_up(self, reason: str) -> Outcome:
-        """Answer with what was done, and say plainly that it is not what was asked for."""
+        """Return an outcome with what was done, which says that the task is not finished."""
         head = f"The run stopped before it was finished ({reason.replace('_', ' ')})."
         if reason in LIMITS:
             name, _ = LIMITS[reason]
@@ -396,7 +395,7 @@ class Loop:
         return self._end("degraded", self._account(head), reason)
 
     def _account(self, head: str) -> str:
-        """Return what ended the run, what was done, where the outputs are, and the last fault."""
+        """Return a summary: what ended the run, what was done, its outputs, and the last fault."""
         lines = [head]
         if self.said.observed:
             lines += ["What was done:", *(line for line, _ in self.said.observed[-10:])]
@@ -416,7 +415,7 @@ class Loop:
         try:
             self.session.finish({**outcome.to_json(), "request": self.said.request})
         except (OSError, VademecumError) as error:
-            # The answer must not be lost because its record is.
+            # If the record fails, the answer must not be lost too.
             stats["record"] = f"incomplete: {error}"
             self.record.close()
         return outcome

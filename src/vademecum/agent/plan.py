@@ -1,4 +1,4 @@
-"""The plan of a run: made on the first turn, replaced or patched later. And the limits of a run."""
+"""The plan of a run (made on the first turn, replaced or patched later), and the limits of a run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PlanUpdate = Plan | list[Patch]
 
 
 def updated(plan: Plan, update: PlanUpdate) -> Plan:
-    """Return the plan after an update; an update that does not fit raises, and leaves the plan as it was."""
+    """Return the plan after an update; raise if the update does not fit the plan."""
     new = update if isinstance(update, Plan) else _patched(plan, update)
     names = [step.id for step in new.steps]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -114,7 +114,7 @@ def _misfit(words: str) -> VademecumError:
 
 # The limits
 
-# The reason of a run that one ended, which is also its option, its field, and what it is.
+# The stop reason of each limit (also its option), its field, and its description.
 LIMITS = {
     "max_turns": ("turns", "Maximum number of model calls"),
     "max_tool_calls": ("tool_calls", "Maximum number of tool calls"),
@@ -125,7 +125,7 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most of each that a run may use; ``context_tokens`` is the size of one request to the model.
+    """The limits of a run; ``context_tokens`` is the size of one request to the model.
 
     >>> Budget(turns=4)
     Budget(turns=4, tool_calls=30, script_runs=10, context_tokens=100000)
@@ -137,7 +137,7 @@ class Budget:
     context_tokens: int = 100_000
 
     def share(self, spent: Spent) -> Budget:
-        """Return half of what is left, for a child; nothing if nothing is left."""
+        """Return half of the rest, for a child."""
         return replace(
             self,
             turns=(self.turns - spent.turns) // 2,
@@ -146,13 +146,13 @@ class Budget:
         )
 
     def __str__(self) -> str:
-        """Return the limits as the first message has them."""
+        """Return the limits in the form of the first message."""
         return f"{self.turns} turns, {self.tool_calls} tool calls, {self.script_runs} script runs"
 
 
 @dataclass(slots=True)
 class Spent:
-    """The numbers that a run has used so far."""
+    """The turns and calls that a run has used so far."""
 
     turns: int = 0
     tool_calls: int = 0
@@ -162,6 +162,6 @@ class Spent:
     cached_tokens: int = 0
 
     def add(self, other: Spent) -> None:
-        """Count what a child used."""
+        """Add the use of a child."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))

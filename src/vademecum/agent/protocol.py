@@ -1,4 +1,4 @@
-"""A reply → a decision: actions in order and a change of the plan, from JSON text or from native calls."""
+"""Parse replies: actions in order and a change of the plan, from JSON text or from native tool calls."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from vademecum.tools import calls
 MAX_REPLY_CHARS = 2_000_000
 MAX_CANDIDATES = 50
 MAX_DEPTH = 64
-# Calls that have no action of their own.
+# Calls without their own action.
 CALLED_AS_TOOLS = (
     *calls.DIRECT_TOOLS,
     *("search_skills", "list_skill_assets", "get_skill_script_path", "unload_skill"),
 )
 
 _HALF = re.compile("[\ud800-\udfff]")
-# A text, which stays, or a comma that nothing follows.
+# A string, which is kept, or a trailing comma.
 _COMMA = re.compile(r'("(?:[^"\\]|\\.)*"?)|,(?=\s*[}\]])', re.DOTALL)
 _START = re.compile(r'\{\s*(?:"|\})')
 _OURS = re.compile(r'\{\s*"(?:action|plan_update|diagnostics)"')
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 
-_HEAD_CHARS = 300  # of a reply, from its action to the first character of its answer
+_HEAD_CHARS = 300  # in a reply, from its action to the first character of its answer
 _ANSWER = re.compile(r'"type"\s*:\s*"final_answer"\s*,\s*"payload"\s*:\s*\{\s*"text"\s*:\s*"')
-# An answer does not end with blanks, and a character does not end with its first half.
+# An answer does not end with whitespace, and a character does not end with its first half.
 _UNFINISHED = re.compile("(?:\\s|[\ud800-\udbff])+$")
-# Up to here a JSON text is whole: no quotation mark ends it, no escape is cut.
+# The complete beginning of a JSON string: before its closing quotation mark and before a cut escape.
 _WHOLE = re.compile(
     r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*'
 )
 
 _CUT = (
-    "The reply was cut at its length limit, so nothing of it was done. Do it in smaller steps: write a long "
+    "The reply was cut at its length limit, so none of it was done. Do it in smaller steps: write a long "
     "file in parts (write_file, then edit_file), or answer more briefly."
 )
 
@@ -92,10 +92,10 @@ _TYPES: dict[type, str] = {payload: name for name, payload in PAYLOADS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do. ``payload`` is how the record has it, ``about`` says what it is about in a few words.
+    """One action. ``payload`` is its form in the record, ``about`` describes it in a few words.
 
-    ``call`` is a payload of the protocol, a call by its own type, or a ``ToolCall`` with wrong arguments:
-    the session says what is wrong with them. ``id`` is the provider's name for the call.
+    ``call`` is a payload of the protocol, a parsed call, or a ``ToolCall`` with wrong arguments, which the
+    session reports. ``id`` is the provider's id of the call.
     """
 
     type: str
@@ -107,10 +107,10 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One reply, read: actions in order, and what changes in the plan.
+    """One parsed reply: actions in order, and the change of the plan.
 
-    ``plan_problem`` says what is wrong with a change of the plan; it never costs the actions beside it.
-    ``plan_calls`` are the provider's names of the calls that changed the plan.
+    ``plan_problem`` says what is wrong with a change of the plan; the actions are still carried out.
+    ``plan_calls`` are the provider's ids of the calls that changed the plan.
     """
 
     actions: Sequence[Action]
@@ -145,7 +145,7 @@ def _action(call: Any, id_: str = "") -> Action:
 
 
 def decision_in(reply: Reply, wire: Wire) -> Turn:
-    """Return what a reply asks for, or raise what is wrong with it.
+    """Return the parsed reply, or raise ``ReplyWrong``.
 
     >>> decision_in(Reply("Four."), "tools").actions[0].payload
     {'text': 'Four.'}
@@ -161,7 +161,7 @@ def decision_in(reply: Reply, wire: Wire) -> Turn:
 
 @cache
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of a reply, made from the types of the calls."""
+    """Return the JSON schema of a reply, generated from the types of the calls."""
     actions = [
         msgspec.defstruct(
             name, [("payload", payload)], tag_field="type", tag=name, forbid_unknown_fields=True
@@ -177,7 +177,7 @@ def schema() -> dict[str, Any]:
 
 
 def tools_in_words() -> str:
-    """Return the tools with their parameters, as the rules for a model list them.
+    """Return the tools with their parameters, in the form of the rules for models.
 
     >>> tools_in_words().partition(", list_dir")[0]
     'read_file {path, first_line, lines}'
@@ -189,7 +189,7 @@ def tools_in_words() -> str:
 
 
 def parse_turn(text: str) -> Turn:
-    r"""Return the one action in a reply that may have prose and fences around it.
+    r"""Return the one action in a reply; prose and fences around it are ignored.
 
     >>> said = parse_turn('Sure!\n{"action": {"type": "final_answer", "payload": {"text": "hi"}},}')
     >>> said.actions[0].payload
@@ -235,7 +235,7 @@ def _call(given: Any, problems: list[str]) -> calls.Parameters | None:
 
 
 def _object_in(text: str) -> dict[str, Any]:
-    """Return the one JSON object with an action in it."""
+    """Return the one JSON object that contains an action."""
     objects = list(_objects(_THOUGHT.sub("", text) if "</" in text else text))
     actions = [each for each in objects if "action" in each]
     if any(each != actions[0] for each in actions):
@@ -252,7 +252,7 @@ def _object_in(text: str) -> dict[str, Any]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ReplyWrong("The reply cannot be taken: a key is there twice.")
+        raise ReplyWrong("The reply cannot be used: a key appears twice.")
     return found
 
 
@@ -260,9 +260,9 @@ _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once)
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in a text, from left to right; braces that begin none are passed over.
+    """Yield the JSON objects in a text, from left to right; ignore other braces.
 
-    In an object of ours, commas that nothing follows are forgiven.
+    In an object of the protocol, trailing commas are tolerated.
     """
     place, tries = 0, 0
     while tries < MAX_CANDIDATES and (start := _START.search(text, place)):
@@ -283,11 +283,11 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _check(value: Any, depth: int = 0) -> None:
-    """Refuse what cannot be meant: very deep nesting, and half a character."""
+    """Refuse very deep nesting and half a character."""
     if depth > MAX_DEPTH:
-        raise ReplyWrong("The reply cannot be taken: it is nested too deeply.")
+        raise ReplyWrong("The reply cannot be used: it is nested too deeply.")
     if isinstance(value, str) and not value.isascii() and _HALF.search(value):
-        raise ReplyWrong("The reply cannot be taken: it contains half a character.")
+        raise ReplyWrong("The reply cannot be used: it contains half a character.")
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, list):
@@ -325,7 +325,7 @@ def offered_tools() -> tuple[Tool, ...]:
 
 
 def _called(text: str, made: Sequence[ToolCall]) -> Turn:
-    """Return what the calls of a reply ask for; text without a call is the answer."""
+    """Return the actions of a reply's calls; text without a call is the answer."""
     if not made:
         if not text.strip():
             raise ReplyWrong("The reply is empty: call a tool, or answer.")
@@ -360,7 +360,7 @@ def _native(call: ToolCall) -> Action:
 
 
 def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
-    """Return a plan or its patches as their types, or what is wrong with them.
+    """Return a plan or its patches as their types, or the problem.
 
     >>> plan_in([{"op": "fly"}])
     (None, "The plan was not changed: Invalid enum value 'fly' - at `$[0].op`.")
@@ -375,26 +375,26 @@ def plan_in(given: Any) -> tuple[PlanUpdate | None, str]:
 
 
 class Watched:
-    """Shows the answer in a reply while it grows. Nothing is done because of what is seen here.
+    """Shows the answer in a reply while it is streamed. It only displays, and triggers no action.
 
     If ``is_plain``, the text is the answer itself; otherwise the answer is in a JSON object.
     """
 
     def __init__(self, tell: Callable[..., None], *, is_plain: bool = False) -> None:
-        """Take a function that is told of a piece of the answer, or that what was shown is withdrawn."""
+        """Take a function that receives pieces of the answer, or learns that they are withdrawn."""
         self._tell = tell
         self.shown = ""
         self.restart(is_plain=is_plain)
 
     def restart(self, *, is_plain: bool) -> None:
-        """Take back what was shown, if anything: another reply comes."""
+        """Withdraw the pieces shown, because another reply follows."""
         self.finish(None)
         self._is_plain = is_plain
         self._head = ""
-        self._waiting: str | None = "" if is_plain else None  # of the answer, once that began
+        self._waiting: str | None = "" if is_plain else None  # of the answer, once it has begun
 
     def __call__(self, piece: str) -> None:
-        """Take the next piece."""
+        """Show the next piece."""
         if self._waiting is None:
             head = self._head + piece
             found = _ANSWER.search(head)
@@ -415,7 +415,7 @@ class Watched:
             self._tell("answer_piece", text=shown)
 
     def finish(self, answer: str | None) -> None:
-        """Show what is missing of the answer, now that it is known; without one, take back what was shown."""
+        """Show the rest of the answer; without an answer, withdraw the pieces shown."""
         if self.shown and (answer is None or not answer.startswith(self.shown)):
             self._tell("answer_withdrawn")
             self.shown = ""
@@ -425,7 +425,7 @@ class Watched:
 
 
 def mended(text: str) -> str:
-    r"""Return a text that can be sent: halves of a character are joined, and a lone half is replaced.
+    r"""Return a text that can be sent: join halves of a character, and replace a lone half.
 
     >>> mended("\ud83d\ude00"), mended("\ud83d") == "\ufffd"
     ('😀', True)
@@ -434,7 +434,7 @@ def mended(text: str) -> str:
 
 
 def _decoded(raw: str) -> tuple[str, str]:
-    """Return as much of a JSON text as is whole, and the rest, which waits for the next piece."""
+    """Return the complete part of a JSON string, and the rest, which waits for the next piece."""
     whole = _WHOLE.match(raw)
     end = whole.end() if whole else 0
     try:

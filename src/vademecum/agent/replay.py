@@ -1,4 +1,4 @@
-"""The actions of a past run, against today's index and rules, without a model: what would differ now."""
+"""Compare the actions of a past run with today's index and rules, without a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vademecum.skill.assets import skill_digest
 
 
 def replay(run: PastRun, index: SkillIndex, policy: Decider) -> Replayed:
-    """Go through the recorded loads and decisions again; nothing is run, written or asked."""
+    """Check the recorded loads and decisions again, without running, writing or asking anything."""
     started = run.first("run_started")
     agent = str(started.data.get("agent", "default")) if started else "default"
     found = [each for event in run.events for each in _compared(event, index, policy, agent)]

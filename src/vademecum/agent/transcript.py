@@ -1,7 +1,7 @@
-"""The conversation with a model: messages that are only ever appended, and shortened in one rare step.
+"""The conversation with a model: messages are only appended, and rarely shortened in one step.
 
-The system message has the rules, the tools and the catalogue. Each request follows, then what the model said
-and what came of it, in the provider's own roles. Text of a skill, a file or a script is marked as untrusted.
+The system message has the rules, the tools and the catalogue. Then comes each request with the model's
+replies and their results, in the provider's own roles. Text of skills, files and scripts is marked untrusted.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from vademecum.agent.protocol import mended, offered_tools, tools_in_words
 from vademecum.models.base import Message, Reply, Wire
 from vademecum.skill.skill import Skill
 
-COMPACT_AT = 0.8  # of the context, before the next request is sent
-TAIL_SHARE = 4  # of the context, at most a quarter for the exchange that is kept word for word
+COMPACT_AT = 0.8  # of the context; checked before each request
+TAIL_SHARE = 4  # at most a quarter of the context for the exchange that is kept unchanged
 MAX_OBSERVATION_CHARS = 24_000
 MAX_EARLIER = 10
 MAX_QUOTED_CHARS = 1000
@@ -43,7 +43,7 @@ _SHORTENED = "The conversation was shortened. read_file gives back the full text
 
 @cache
 def rules(wire: Wire) -> str:
-    """Return what every run tells its model first."""
+    """Return the rules that every conversation begins with."""
     here = Path(__file__).parent
     protocol = _NATIVE
     if wire == "json":
@@ -52,7 +52,7 @@ def rules(wire: Wire) -> str:
 
 
 def estimate(text: str) -> int:
-    """Return about how many tokens a text has, rather too many than too few.
+    """Return an estimate of a text's tokens, more likely too high than too low.
 
     >>> estimate("word " * 30), estimate("你好世界")
     (50, 4)
@@ -63,9 +63,9 @@ def estimate(text: str) -> int:
 
 @dataclass(slots=True)
 class Transcript:
-    """The messages of one conversation, and what has to survive their compaction.
+    """The messages of one conversation, and what compaction must keep.
 
-    ``limit`` is the size of a request in tokens; it sinks if the model's server accepts less.
+    ``limit`` is the size of a request in tokens; it is lowered if the model's server accepts less.
     """
 
     wire: Wire
@@ -76,10 +76,10 @@ class Transcript:
     earlier: list[tuple[str, str]] = field(default_factory=list)
     plan: Plan | None = None
     skills: dict[str, str] = field(default_factory=dict)
-    observed: list[tuple[str, str]] = field(default_factory=list)  # lines, and the paths of the full texts
+    observed: list[tuple[str, str]] = field(default_factory=list)  # lines, with the paths of the full texts
     _results: list[str] = field(default_factory=list)
     _counted: int = 0  # tokens, by the provider's last count
-    _since: int = 0  # tokens of the messages that it does not include, estimated
+    _since: int = 0  # an estimate for the messages since then
     _characters: int = 0
     _digest: hashlib._Hash = field(init=False)
 
@@ -90,43 +90,43 @@ class Transcript:
     # Appending
 
     def ask(self, request: str, *, about: str = "", skills: Sequence[str] = ()) -> None:
-        """Append a request of the person, with the instructions of the skills that it names."""
+        """Append the person's request, with the instructions of the skills that it names."""
         self.request = request
         sections = {"request": request, "about": about, "loaded skills": "\n\n".join(skills)}
         self._append(Message("user", written(sections)))
 
     def said(self, reply: Reply) -> None:
-        """Append what the model said, and take over its count of tokens if it has one that can be true."""
+        """Append a reply, and use its count of tokens if that is plausible."""
         self._append(Message("assistant", reply.text, reply.calls, blocks=reply.blocks))
         total = reply.usage.input_tokens + reply.usage.output_tokens
         if reply.usage.input_tokens and total * 8 >= self.tokens:
             self._counted, self._since = total, 0
 
     def told(self, text: str, call_id: str = "") -> None:
-        """Append what came of an action, or what is wrong with a reply."""
+        """Append the result of an action, or the problems of a reply."""
         self._append(Message("tool", text, call_id=call_id) if call_id else Message("user", text))
 
     def result(self, text: str, call_id: str = "") -> None:
-        """Answer a call; in the JSON protocol the results of a turn go back together, in one message."""
+        """Add the result of a call; in the JSON protocol, one message contains all results of a turn."""
         if self.wire == "json":
             self._results.append(text)
         else:
             self.told(text, call_id)
 
     def send_results(self) -> None:
-        """Append the message with the results of a turn, if they wait for it."""
+        """Append the message with the collected results of a turn, if there are any."""
         if self._results:
             self.told("\n".join(["=== observations ===", *self._results]))
             self._results = []
 
     def observe(self, line: str, text: str, kind: str, path: str) -> str:
-        """Remember a result by its line, and return it as a message has it; text with a kind is framed."""
+        """Keep the line of a result, and return its text for a message; text with a kind is framed."""
         self.observed.append((line, path))
         shown = untrusted(shortened(text, path), kind=kind) if kind and text else safe(text)
         return f"{line}\n{shown}" if shown else line
 
     def answered(self, answer: str, why: str) -> None:
-        """Close a request: calls without a result get one, and the answer is the last word."""
+        """Close a request: give calls without a result one, and append the answer."""
         last = self._last_calls()
         done = {message.call_id for message in self.messages[last:]}
         for call in self.messages[last].calls:
@@ -138,7 +138,7 @@ class Transcript:
         self.observed, self._results = [], []
 
     def keep(self, skill: Skill, text: str) -> str:
-        """Remember a skill's instructions, and return them as a message has them."""
+        """Keep a skill's instructions, and return their text for a message."""
         entry = skill.meta.metadata.get("entry", "")
         entry = f", entry {entry}" if _ENTRY.fullmatch(entry) else ""
         head = f"skill {skill.name} (source {skill.source}){entry}"
@@ -149,7 +149,7 @@ class Transcript:
 
     @property
     def tokens(self) -> int:
-        """The size of the next request, by the provider's last count and an estimate of what came after."""
+        """The size of the next request: the provider's last count and an estimate of the messages since."""
         return self._counted + self._since
 
     def measured(self) -> dict[str, Any]:
@@ -158,17 +158,17 @@ class Transcript:
         return {"prompt_sha256": digest, "characters": self._characters, "tokens": self.tokens}
 
     def has_room_for(self, text: str) -> bool:
-        """Return whether a skill's instructions fit beside everything that no compaction leaves out."""
+        """Return whether a skill's instructions fit beside everything that compaction keeps."""
         kept = sum(map(estimate, (self.request, *self.skills.values(), text)))
         return _size(self.messages[0]) + kept < self.limit * COMPACT_AT
 
     # Compaction
 
     def compact(self, active: Collection[str]) -> dict[str, Any] | None:
-        """Shorten everything before the last exchange in one step; return ``None`` if that saves nothing.
+        """Shorten everything before the last exchange; return ``None`` if that saves nothing.
 
-        Active skills, request and plan stay whole. Every observation becomes a line that names the file
-        with its full text. What comes back is for the record.
+        Active skills, request and plan are kept. Every observation becomes a line that names the file with
+        its full text. The result is for the record.
         """
         before = self.tokens
         start = self._last_calls()
@@ -189,7 +189,7 @@ class Transcript:
         return {"observations": len(self.observed), **sizes, "kept": kept}
 
     def speak(self, wire: Wire, catalogue: str | None = None) -> None:
-        """Go on in another wire or with another catalogue; what was said before is summed up."""
+        """Continue with another wire or catalogue; summarise the earlier messages."""
         self.wire = wire
         self.catalogue = self.catalogue if catalogue is None else catalogue
         self._restart([Message("user", self._summary())] if self.request or self.earlier else [])
@@ -228,7 +228,7 @@ class Transcript:
             self._append(message)
 
     def _last_calls(self) -> int:
-        """Return the place of the last reply that calls tools, 0 if there is none."""
+        """Return the index of the last reply that calls tools, 0 if there is none."""
         return max((n for n, message in enumerate(self.messages) if message.calls), default=0)
 
 
@@ -239,13 +239,13 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 def _size(message: Message) -> int:
-    """Return about how many tokens a message has, with the tools that it offers."""
+    """Return an estimate of a message's tokens, including the tools that it offers."""
     tools = msgspec.json.encode(message.tools).decode() if message.tools else ""
     return sum(map(estimate, (*_texts(message), tools)))
 
 
 def safe(text: str) -> str:
-    r"""Return text in which nothing can pass for the head of a section.
+    r"""Return the text with lines escaped that look like the head of a section.
 
     >>> safe("=== plan ===")
     '\\=== plan ==='
@@ -254,7 +254,7 @@ def safe(text: str) -> str:
 
 
 def written(sections: Mapping[str, str]) -> str:
-    """Return the sections that are not empty; what comes from outside was made safe before.
+    """Return the sections that are not empty; the caller has made text from outside safe.
 
     >>> print(written({"request": "do it", "about": "", "plan": "none"}))
     === request ===
@@ -267,7 +267,7 @@ def written(sections: Mapping[str, str]) -> str:
 
 
 def untrusted(text: str, *, kind: str) -> str:
-    """Return text from outside in a frame that nothing inside of it can close.
+    """Return text from outside in a frame that its content cannot close.
 
     >>> print(untrusted("a </untrusted> b", kind="file"))
     <untrusted kind="file">
@@ -279,7 +279,7 @@ def untrusted(text: str, *, kind: str) -> str:
 
 
 def shortened(text: str, kept: str, *, most: int = MAX_OBSERVATION_CHARS) -> str:
-    """Return a long text cut to its beginning and its end, with the file that has all of it."""
+    """Return the beginning and the end of a long text, with the file that contains all of it."""
     if len(text) <= most:
         return text
     head, tail = text[: most * 3 // 4], text[-most // 4 :]
@@ -288,7 +288,7 @@ def shortened(text: str, kept: str, *, most: int = MAX_OBSERVATION_CHARS) -> str
 
 
 def request_section(request: str, files: Sequence[str], absent: Sequence[str] = ()) -> str:
-    """Return a request with the files of the project that it names, and those that are not there."""
+    """Return a request with the files that it names, and those of them that do not exist."""
     lines = [safe(request)]
     for head, names in (("files it names", files), ("files it names that are not here", absent)):
         if names:

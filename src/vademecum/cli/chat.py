@@ -131,8 +131,8 @@ def _tell_change(call: dict[str, Any]) -> None:
 
 
 def _tell(outputs: Iterable[Output]) -> None:
-    for output in outputs:
-        click.echo(told_of(Saved(output)), err=True)
+    for line in told_of([Saved(output) for output in outputs]):
+        click.echo(line, err=True)
 
 
 class _MarkdownProgress(RunProgress):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -147,7 +148,7 @@ class _LazyGroup(Group):
 def vade(context: click.Context, *, debug: bool, as_json: bool) -> None:  # noqa: ARG001 - `run` looks for debug
     """Find, run, share and measure Agent Skills (directories with a SKILL.md).
 
-    Every command takes --json and then prints one JSON document. Shell completion:
+    Every command but chat takes --json and then prints one JSON document. Shell completion:
     eval "$(_VADE_COMPLETE=bash_source vade)", or zsh_source, or fish_source.
     """
     command = context.invoked_subcommand
@@ -197,7 +198,10 @@ def run(words: Sequence[str]) -> int:
             raise
         if isinstance(error, VademecumError):
             return _say(_advised(error), _exit_code(error))
-        text = f"unexpected {type(error).__name__}: {error} (run with --debug to see where)"
+        if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            where = f" for {error.filename}" if error.filename else ""
+            return _say(f"There is no space left on the disk{where}: make room there.", FOUND_PROBLEMS)
+        text = f"unexpected {type(error).__name__}: {error} (vade --debug {words[0]} … shows where)"
         return _say(text, FOUND_PROBLEMS)
     return outcome if isinstance(outcome, int) else 0
 
@@ -232,11 +236,9 @@ def _exit_code(error: VademecumError) -> int:
             return REFUSED
         case errors.IntegrityFailed():
             return BROKEN
-        case errors.ToolRefused():
-            return FOUND_PROBLEMS
     if isinstance(error, errors.SkillNotFound) or error.code in _NOT_FOUND:
         return NOT_FOUND
-    return WRONG_USE if isinstance(error, errors.CharterRefused) else FOUND_PROBLEMS
+    return WRONG_USE if isinstance(error, errors.CharterRefused) or error.code == "url" else FOUND_PROBLEMS
 
 
 def _say(sentence: str, code: int) -> int:

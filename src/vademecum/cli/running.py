@@ -47,6 +47,7 @@ from vademecum.tools.exchange import Output, parts_of
 # The exit codes of runs that failed before their first turn, by the reason.
 _EXIT_REASONS = {"skill-not-found": 4, "denied": 3}
 _PIECE_BYTES = 64 * 1024
+MAX_TOLD = 20  # of the files that were saved
 _EXIT = {"done": 0, "degraded": 1, "failed": 1, "refused": 3, "declined": 3, "interrupted": 130}
 
 # The session checks whether it exists.
@@ -150,11 +151,12 @@ def run_command(  # noqa: PLR0913 - one for each option
     lines = [] if progress.printed == outcome.answer else [escaped_lines(outcome.answer)]
     told = [] if quiet else [_told(outcome, config.settings.model.prices.get(conversation.model.name))]
     if not quiet or out is not None:
-        told += map(told_of, saved)
+        told += told_of(saved)
     CommandResult({**outcome.to_json(), "outputs": saved}, lines, told=told).print(as_json=as_json)
     if outcome.advice:
         click.echo(f"vade: it was refused: {visible(outcome.advice)}.", err=True)
-    return _EXIT_REASONS.get(outcome.stop_reason) or _EXIT[outcome.status]
+    failed = any(each.problem for each in saved)
+    return _EXIT_REASONS.get(outcome.stop_reason) or _EXIT[outcome.status] or int(failed)
 
 
 def model_for(wanted: str | None, config: LoadedConfig, context: Context) -> Model:
@@ -235,7 +237,7 @@ def exec_command(  # noqa: PLR0913 - one for each option
     if not as_json:
         printer.finish(result.files)
     about = {"run_id": record.run_id, "text": result.text, **result.facts}
-    told = [*_remarks(result, record.place), *map(told_of, saved)]
+    told = [*_remarks(result, record.place), *told_of(saved)]
     CommandResult({**about, "files": result.files, "outputs": saved}, (), told=told).print(as_json=as_json)
     failed = any(each.problem for each in saved)
     return 0 if result.facts["exit_code"] == 0 and not failed else 1
@@ -247,6 +249,9 @@ def _remarks(result: Result, record: Path) -> Iterator[str]:
         yield f"vade: {result.text.splitlines()[0]} The record: {record}"
     for each in (each for each in result.facts.get("network", ()) if each["refused"]):
         yield f"vade: {each['host']}:{each['port']} was not reached: {each['refused']}"
+    if beyond := result.facts.get("not_kept"):
+        kept = len(result.outputs)
+        yield f"vade: {counted(beyond, 'file')} more were left and not kept: at most {kept:,} are"
     if left_out := result.facts.get("left_out"):
         yield f"vade: the rules left {counted(left_out, 'file')} out of the directories"
 
@@ -302,6 +307,7 @@ class Saved:
     output: Output
     path: str = ""
     problem: str = ""
+    replaced: str = ""  # where the file that was there is now
 
     def to_json(self) -> dict[str, Any]:
         """Return the output as ``--json`` prints it."""
@@ -339,17 +345,28 @@ def save_outputs(session: Session, outputs: Sequence[Output], out: str | None) -
         call = SaveOutput(output.reference, os.path.join(out, name))
         result = session.call(call, approver=Consent(), origin="user")
         problem = "; ".join(filter(None, (result.text, result.advice))) if result.code else ""
-        saved.append(Saved(output, "" if problem else str(result.facts["path"]), problem))
+        path = "" if problem else str(result.facts["path"])
+        replaced = os.path.relpath(result.files[0], session.place.context.cwd) if result.files else ""
+        saved.append(Saved(output, path, problem, replaced))
     return saved
 
 
-def told_of(saved: Saved) -> str:
-    """Return a sentence that says where an output is."""
+def told_of(saved: Sequence[Saved]) -> Iterator[str]:
+    """Yield a sentence about each output, problems first; of many files, the first ``MAX_TOLD``."""
+    problems = [each for each in saved if each.problem]
+    others = [each for each in saved if not each.problem]
+    yield from map(_told_of_one, [*problems, *others[:MAX_TOLD]])
+    if len(others) > MAX_TOLD:
+        yield f"vade: … and {len(others) - MAX_TOLD:,} more files"
+
+
+def _told_of_one(saved: Saved) -> str:
     name, size = saved.output.name, f"{saved.output.bytes:,} bytes"
     if saved.problem:
         said = f"{name} was not saved: {saved.problem}"
     elif saved.path:
-        said = f"saved {saved.path} ({size})"
+        before = f"; the file that was there is now {saved.replaced}" if saved.replaced else ""
+        said = f"saved {saved.path} ({size}){before}"
     else:
-        said = f"made {name} ({size}): {saved.output.file}"
+        said = f"{name} ({size}) is in {os.path.relpath(saved.output.file)}"
     return f"vade: {visible(said)}"

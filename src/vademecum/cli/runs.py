@@ -114,8 +114,8 @@ def outputs_command(*, run_id: str | None, out: str | None) -> CommandResult:
 
     context = Context.current()
     run = run_or_latest(run_id or _with_outputs(runs_directory(context)))
-    listed = [each for event in run.events for each in outputs_of(event, run.place)]
-    outputs = list(recorded(listed, run.events[0].time if run.events else 0.0))
+    named = [each for event in run.events for each in outputs_of(event, run.place)]
+    outputs = list(recorded(named, run.events[0].time if run.events else 0.0))
     session = Session(
         IndexWords().build(quiet=True),
         outputs=Outputs(outputs),
@@ -123,10 +123,13 @@ def outputs_command(*, run_id: str | None, out: str | None) -> CommandResult:
         origin="user",
         client=f"vade runs outputs {run.run_id}",
     )
+    if run.first("run_finished") is not None:
+        session.go_on_after(run)
     saved = save_outputs(session, outputs, out)
-    lines = [] if saved else [f"{run.run_id} has no output files"]
-    code = 1 if any(each.problem for each in saved) else 0
-    return CommandResult({"run_id": run.run_id, "outputs": saved}, lines, code, told=map(told_of, saved))
+    listed = [visible(f"{each.name} ({each.bytes:,} bytes): {each.file}") for each in outputs]
+    lines = ([] if out else listed) if saved else [f"{run.run_id} has no output files"]
+    code, told = 1 if any(each.problem for each in saved) else 0, told_of(saved) if out else ()
+    return CommandResult({"run_id": run.run_id, "outputs": saved}, lines, code, told=told)
 
 
 @command("prune", runs_command)

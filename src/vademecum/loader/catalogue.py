@@ -1,4 +1,4 @@
-"""Skills → the list a model chooses from, within a budget: descriptions, shorter ones, names, a count."""
+"""Render the list of skills that a model chooses from, within a budget."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Form = Literal["list", "xml"]
 DEFAULT_BUDGET = 80_000
 LEAST_DESCRIPTION = 20  # characters; below that, names are more useful
 _ELLIPSIS = "…"
-# What is left of an escaped character that was cut in two.
+# The rest of an escaped character that was cut.
 _BROKEN_ESCAPE = re.compile("&(?:amp?|a|[lg]t?)?$")
 
 
 class Catalogue(Struct, frozen=True):
-    """The text, and how many skills it shows without their whole descriptions, or not at all."""
+    """The text, and the number of skills that are shortened or left out."""
 
     text: str
     shortened: int = 0
 
 
 class _Layout(Struct, frozen=True):
-    """One form: its beginning, a row, a row without description, and the end with a note and without."""
+    """One form: its beginning, a row, a row without description, and the end with and without a note."""
 
     head: str
     row: str
@@ -44,7 +44,7 @@ def _xml(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-# The XML form is the one that models know, with the source in place of a path: a skill is loaded by name.
+# Models know the XML form. It has the source instead of a path, because skills are loaded by name.
 _LAYOUTS: dict[Form, _Layout] = {
     "list": _Layout(
         head="Available Skills:\n",
@@ -69,8 +69,8 @@ def render_catalogue(
 ) -> Catalogue:
     """Render the catalogue in at most ``budget`` characters, sorted by name.
 
-    If the budget is short, descriptions are shortened; if that is not enough, they are left out, then skills
-    are. The catalogue says how many, and that search_skills finds them. Without skills the text is empty.
+    If the budget is too small, descriptions are shortened, then left out, then whole skills are. The
+    catalogue says how many, and that search_skills finds them. Without skills the text is empty.
 
     >>> render_catalogue([])
     Catalogue(text='', shortened=0)
@@ -95,7 +95,7 @@ def render_catalogue(
     if left >= LEAST_DESCRIPTION * count:
         shares = zip(ordered, texts, _shares(costs, left), strict=True)
         shown = [row(skill.name, skill.source, _cut(text, share)) for skill, text, share in shares]
-    else:  # nothing but names, as many as there is room for
+    else:  # only names, as many as fit
         names = [layout.name.format(skill.name) for skill in ordered]
         used = accumulate(len(name) + 1 for name in names)
         shown = names[: sum(chars <= room for chars in used)]
@@ -106,7 +106,7 @@ def render_catalogue(
 
 
 def _shares(costs: list[int], budget: int) -> list[int]:
-    """Share the budget round-robin: a short description gets all it needs, the rest is split evenly.
+    """Share the budget: short descriptions get all they need, the rest is split evenly.
 
     >>> _shares([3, 10, 10], 13)
     [3, 5, 5]
@@ -121,7 +121,7 @@ def _shares(costs: list[int], budget: int) -> list[int]:
 
 
 def _cut(text: str, share: int) -> str:
-    """Cut a description to its share, if it takes more, ending in an ellipsis."""
+    """Cut a description that is longer than its share, with an ellipsis at the end."""
     if len(text) <= share:
         return text
     kept = _BROKEN_ESCAPE.sub("", text[: max(0, share - len(_ELLIPSIS))]).rstrip()

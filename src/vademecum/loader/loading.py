@@ -1,4 +1,4 @@
-"""A skill → text for a reader: its instructions, its whole document or one of its files, with a report."""
+"""Load text of a skill: its instructions, its whole document or one of its files, with a report."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ MAX_EXCERPT_CHARS = 40_000
 MAX_FILE_BYTES = 10 * 1024 * 1024
 MAX_LISTED_HEADINGS = 20
 
-# What could pass for the frames that text is handed over in.
-# Many who write without spaces between words leave out the one after the signs, too: `##标题`.
+# Text that could be mistaken for the tags around loaded text.
+# Writers of languages without spaces often omit the one after the signs: `##标题`.
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:(?![^ \t])|(?<=##)(?=\w))")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _NO_PARAGRAPH = re.compile(r"\s*(?:[-*+>|]|\d{1,9}[.)]|$)")
-# The sign of a folded block, as in `description: >`, is not part of a value.
+# The sign of a folded block (`description: >`) is not part of a value.
 _VALUE_BRACKET = re.compile(r"<|(?<!: )>")
 _ESCAPES = {"<": "&lt;", ">": "&gt;"}
 _FRAME = re.compile(r"<(\s*/?\s*(?:skill_content|skill_resources|available_skills))", re.IGNORECASE)
 
 
 class LoadReport(Printable, frozen=True):
-    """How much was read and how much was returned; ``path`` is where the full text is."""
+    """How much was read and how much was returned; ``path`` is the file with the full text."""
 
     path: str
     sha256: str
@@ -46,19 +46,19 @@ class LoadReport(Printable, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """Text for a reader, and its report."""
+    """Loaded text, and its report."""
 
     text: str
     report: LoadReport
 
     def shown(self, text: str, *, truncated: bool = False) -> Loaded:
-        """Return a part or a rendering of this text, with its report."""
+        """Return another form or a part of this text, with its report."""
         report = structs.replace(self.report, characters=len(text), truncated=truncated)
         return Loaded(text, report)
 
 
 class BodyLimits(Struct, frozen=True):
-    """How much of a body is handed over, and what happens to one that is longer."""
+    """How much of a body is returned, and what happens to a longer one."""
 
     lines: int = MAX_BODY_LINES
     characters: int = MAX_BODY_CHARS
@@ -73,10 +73,10 @@ def load_body(
     whole: bool = False,
     sees: Sees = everything,
 ) -> Loaded:
-    """Return the body with the skill's name, source, directory and files around it, or one section alone.
+    """Return the body framed with the skill's name, source, directory and files, or only one section.
 
-    Of the files those are named that the reader ``sees``. The frontmatter comes before a ``whole`` document's
-    body; angle brackets in its values are escaped, because a model reads it.
+    Only files that the reader ``sees`` are named. If ``whole``, the frontmatter comes first, with angle
+    brackets in its values escaped, because a model reads it.
     """
     file = load_document(skill, body_only=not whole)
     head, body = "", file.text
@@ -92,7 +92,7 @@ def load_body(
 
 
 def load_document(skill: Skill, *, body_only: bool = False) -> Loaded:
-    """Return the whole document, or all that comes after its frontmatter."""
+    """Return the whole document, or only its body."""
     return _read(skill, skill.file, body_only=body_only)
 
 
@@ -103,9 +103,9 @@ def load_resource(
     section_hint: str | None = None,
     sees: Sees = everything,
 ) -> Loaded:
-    """Return a file below ``references/``, ``assets/`` or ``scripts/``; longer text is cut, saying so.
+    """Return a file below ``references/``, ``assets/`` or ``scripts/``; long text is cut, with a note.
 
-    Where there is none, those are suggested that the reader ``sees``.
+    If the file is missing, the error suggests files that the reader ``sees``.
     """
     relative = asset_path(skill, relative_path, sees=sees)
     whole = _read(skill, relative, sees=sees)
@@ -146,12 +146,12 @@ def _framed(skill: Skill, body: str, sees: Sees) -> str:
 
 
 def _without_frames(text: str) -> str:
-    """Return the text with anything that looks like our own frames escaped."""
+    """Return the text with anything that looks like our own tags escaped."""
     return _FRAME.sub(r"&lt;\1", text)
 
 
 def _read(skill: Skill, relative: str, *, sees: Sees = everything, body_only: bool = False) -> Loaded:
-    """Return a file as text: line ends normalised, hidden characters removed and counted."""
+    """Return a file as text, with normalised line ends, and hidden characters removed and counted."""
     try:
         if relative == skill.file:
             data = read_manifest(skill, cap=MAX_FILE_BYTES + 1)
@@ -185,7 +185,7 @@ def _refused(skill: Skill, relative: str, code: str, reason: str) -> LoadRefused
 
 
 def find_section(text: str, hint: str, *, where: str) -> str:
-    r"""Return the section under the heading that ``hint`` names, up to the next one of its level or higher.
+    r"""Return the section under the heading ``hint``, up to the next heading of its level or higher.
 
     >>> find_section("# A\none\n## B\ntwo\n# C\nthree", "## b", where="x.md")
     '## B\ntwo'
@@ -203,8 +203,8 @@ def find_section(text: str, hint: str, *, where: str) -> str:
 
 
 def headings(lines: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield each heading with its level and line: with ``#`` signs or underlined, not in a code fence."""
-    paragraph: int | None = None  # where the lines begin that an underline would make a heading
+    """Yield each heading with its level and line: with ``#`` signs or underlined, not in code fences."""
+    paragraph: int | None = None  # the first of the lines that an underline would make a heading
     before = -1
     for number, line in outside_fences(lines):
         if number - before > 1:

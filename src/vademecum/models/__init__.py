@@ -1,6 +1,6 @@
-"""Messages → Reply: who decides. A model is made by a function here, or by what a person typed.
+"""Messages → Reply: the models that decide. Create one with a function here, or by its typed name.
 
-Each adapter is imported when it is first asked for.
+Each adapter is imported on first use.
 
 >>> import vademecum as vm
 >>> vm.models.offline().name
@@ -40,13 +40,13 @@ def offline() -> Model:
     >>> offline().name
     'offline'
     """
-    from vademecum.models.offline_model import Offline  # noqa: PLC0415 - each when it is asked for
+    from vademecum.models.offline_model import Offline  # noqa: PLC0415 - each on first use
 
     return Offline()
 
 
 def scripted(turns: Sequence[Turn], *, piece: int = 0, wire: Wire = "json") -> Scripted:
-    """Return a model that says what it is told, whole or in pieces of a size.
+    """Return a model with fixed replies, sent whole or in pieces of a size.
 
     >>> from vademecum.models.base import Message
     >>> model = scripted(["first", "second"])
@@ -59,9 +59,9 @@ def scripted(turns: Sequence[Turn], *, piece: int = 0, wire: Wire = "json") -> S
 
 
 def openai(name: str, **params: Any) -> Model:
-    """Return a model behind the OpenAI protocol; ``base_url`` names another server, ``timeout`` its patience.
+    """Return a model behind the OpenAI protocol; ``base_url`` sets the server, ``timeout`` the time limit.
 
-    Needs the extra ``openai``, and ``OPENAI_API_KEY`` in the environment or kept by ``vade secrets``.
+    It needs the extra ``openai``, and ``OPENAI_API_KEY`` in the environment or in ``vade secrets``.
 
     >>> import os
     >>> os.environ["OPENAI_API_KEY"] = "for a server of one's own, anything"
@@ -74,7 +74,7 @@ def openai(name: str, **params: Any) -> Model:
 def anthropic(name: str, **params: Any) -> Model:
     """Return one of Anthropic's models.
 
-    Needs the extra ``anthropic``, and ``ANTHROPIC_API_KEY`` in the environment or kept by ``vade secrets``.
+    It needs the extra ``anthropic``, and ``ANTHROPIC_API_KEY`` in the environment or in ``vade secrets``.
 
     >>> import os
     >>> os.environ["ANTHROPIC_API_KEY"] = "..."
@@ -85,7 +85,7 @@ def anthropic(name: str, **params: Any) -> Model:
 
 
 def recorded(tape: Path | str, inner: Model | None = None) -> Model:
-    """Return a model whose replies are kept in a file, and come from it from then on.
+    """Return a model that records the replies of ``inner`` in a file, and replays them from it.
 
     >>> from vademecum.models.base import Message
     >>> asked = [Message("user", "Well?")]
@@ -133,11 +133,11 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
         ours = import_module(f"vademecum.models.{service.package}_sdk")
     except ImportError as error:
         advice = f"pip install 'vademecum[{service.package}]'"
-        raise ConfigError(f"The model {wanted} needs a package that is not here: {advice}.") from error
+        raise ConfigError(f"The model {wanted} needs a package that is not installed: {advice}.") from error
     if service.structure:
         params.setdefault("structure", service.structure)
     address = params.get("base_url") or context.env.get(service.address_variable) or service.base_url
-    if address and kind not in {"azure", "bedrock", "vertex"}:  # whose clients find it themselves
+    if address and kind not in {"azure", "bedrock", "vertex"}:  # their clients find it themselves
         params["base_url"] = address
     own: dict[str, Any] = {key: params.pop(key) for key in ("base_url", "timeout") if key in params}
     if key := find_key(service, context):
@@ -157,9 +157,9 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
 
 
 class Service(Struct, frozen=True, forbid_unknown_fields=True):
-    """One service: its address, the variables of its key with the client's name for each, and its package.
+    """One service: its address, its key's variables with the client's parameter for each, its package.
 
-    A service without a variable takes any key. ``package`` is also the name of our extra that brings it.
+    A service without a variable accepts any key. ``package`` is also the name of our extra that installs it.
     """
 
     name: str
@@ -173,7 +173,7 @@ class Service(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def known_services() -> dict[str, Service]:
-    """Return the services that are known without configuration, by name.
+    """Return the built-in services by name.
 
     >>> known_services()["ollama"].base_url
     'http://localhost:11434/v1'
@@ -183,7 +183,7 @@ def known_services() -> dict[str, Service]:
 
 
 def services_of(context: Context) -> dict[str, Service]:
-    """Return the known services and those of the user's configuration, which win."""
+    """Return the built-in services and those of the user's configuration, which win."""
     found = dict(known_services())
     for name, own in load_config(context).settings.model.services.items():
         found[name] = Service(name, own.base_url, {own.key: "api_key"} if own.key else {})
@@ -191,7 +191,7 @@ def services_of(context: Context) -> dict[str, Service]:
 
 
 def kind_and_name(wanted: str, services: Mapping[str, Service]) -> tuple[str, str]:
-    """Take apart what was typed.
+    """Split a typed model into its kind and its name.
 
     >>> kind_and_name("openai:gpt-5", known_services())
     ('openai', 'gpt-5')
@@ -207,7 +207,7 @@ def kind_and_name(wanted: str, services: Mapping[str, Service]) -> tuple[str, st
 
 @dataclass(frozen=True, slots=True)
 class ModelKey:
-    """A key that was found: under which variable, where, and how it is given to the SDK's client."""
+    """A key: its variable, where it was found, and the parameters for the SDK's client."""
 
     variable: str
     source: Literal["environment", "secrets"]
@@ -216,7 +216,7 @@ class ModelKey:
 
 
 def find_key(service: Service, context: Context) -> ModelKey | None:
-    """Return the key of a service: from the environment, else from what ``vade secrets`` keeps."""
+    """Return the key of a service: from the environment, else from ``vade secrets``."""
     from vademecum.secret_store import SecretStore  # noqa: PLC0415 - only for models that have a key
 
     for variable, argument in service.variables.items():

@@ -1,4 +1,4 @@
-"""Anthropic's models, by the official SDK and its clients for Bedrock and Vertex."""
+"""Anthropic's models, with the official SDK and its clients for Bedrock and Vertex."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AnthropicModel(ServedModel):
         self.wire: Wire = "json" if protocol == "json" else "tools"
 
     def reply(self, messages: Sequence[Message], *, on_text: OnText | None = None, **_: Any) -> Reply:
-        """Ask once; if the limit of the reply is more than the model can write, ask with its own."""
+        """Ask for a reply; if its length limit is too high for the model, ask again with the model's."""
         while True:
             try:
                 with self._translated():
@@ -65,7 +65,7 @@ class AnthropicModel(ServedModel):
 
 @dataclass(slots=True)
 class _Heard:
-    """The part of a reply that has arrived so far, block by block."""
+    """The part of a reply that has arrived so far, in blocks."""
 
     on_text: OnText | None
     blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -74,8 +74,8 @@ class _Heard:
     is_over: bool = False
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take one event, or a whole reply of a server that does not stream."""
-        begun = event.get("message") or event  # the first event has the empty message
+        """Add one event, or a whole reply of a server that does not stream."""
+        begun = event.get("message") or event  # the first event contains the empty message
         self.usage |= {key: value for key, value in (begun.get("usage") or {}).items() if value}
         match event.get("type"):
             case "message":
@@ -102,7 +102,7 @@ class _Heard:
             self.on_text(block["text"])
 
     def reply(self, name: str) -> Reply:
-        """Return the whole reply, or raise what it says of itself."""
+        """Return the whole reply, or raise the error in it."""
         if self.ended == "refusal":
             raise ModelRefused(f"{name} refuses this request.")
         if not self.is_over and not self.ended:
@@ -123,7 +123,7 @@ class _Heard:
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the messages in Anthropic's form, the last block marked as the end of what is worth caching."""
+    """Return the messages in Anthropic's form, with the last block marked as the end of the cache."""
     found: list[dict[str, Any]] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
@@ -144,7 +144,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     for call in message.calls:
         try:
             given = json.loads(call.arguments or "{}")
-            # An escape may be half a character, which cannot be sent.
+            # An escape can be half a character, which cannot be sent.
             given = json.loads(json.dumps(given, ensure_ascii=False).encode("utf-8", "replace"))
         except ValueError:
             given = {}

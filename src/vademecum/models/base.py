@@ -1,4 +1,4 @@
-"""The interface of a model: it takes a conversation and returns one reply."""
+"""The interface of a model, which takes a conversation and returns one reply."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-# How actions are carried: as the provider's own tool calls, or as one JSON object in the text.
+# How actions are transported: as the provider's own tool calls, or as one JSON object in the text.
 Wire = Literal["tools", "json"]
 # Takes pieces of the reply as they come.
 OnText = Callable[[str], None]
@@ -22,7 +22,7 @@ class Tool(Struct, frozen=True):
 
 
 class ToolCall(Struct, frozen=True):
-    """A call as a model wrote it; ``arguments`` is JSON, or what the model took for it."""
+    """A call as a model wrote it; ``arguments`` should be JSON."""
 
     id: str
     name: str
@@ -33,7 +33,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
     """One message of a conversation.
 
     ``tools`` belong to the system message, ``calls`` to the assistant's. ``call_id`` names the call that a
-    tool's message answers. ``blocks`` are parts of a reply that its provider wants back unchanged.
+    tool's message answers. ``blocks`` are parts of a reply that the provider must get back unchanged.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -45,7 +45,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True):
-    """The tokens that a reply used; 0 if a model does not count. ``cached`` is a part of the input."""
+    """The tokens that a reply used; 0 if the model does not count. ``cached`` is part of the input."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -53,7 +53,7 @@ class Usage(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True, omit_defaults=True):
-    """A reply: its text, the calls in it, and what it cost. ``cut`` says that its length limit ended it."""
+    """A reply: its text, its calls, and its tokens. ``cut`` is true if a length limit ended it."""
 
     text: str
     usage: Usage = Usage()
@@ -63,13 +63,13 @@ class Reply(Struct, frozen=True, omit_defaults=True):
 
 
 class Model(Protocol):
-    """Decides what to do next.
+    """Decides the next action.
 
     ``reply`` returns the whole reply, or raises ``ModelUnavailable``, ``ModelRefused``, ``ModelOverflow`` or
-    ``ModelReplyWrong``. If ``on_text`` is given, it may be called with pieces on the way; joined, they are
-    the text of the reply. A model that takes native tool calls has an attribute ``wire`` with the value
-    ``"tools"``; it raises ``ToolsUnsupported`` if its server turns out not to know them. One that chooses by
-    what search found, and not by reading the catalogue, has a true attribute ``needs_ranking``.
+    ``ModelReplyWrong``. It can call ``on_text``, if given, with pieces of the reply's text as they arrive. A
+    model with native tool calls has an attribute ``wire`` with the value ``"tools"``; it raises
+    ``ToolsUnsupported`` if its server does not support them. A model that chooses by the search results, and
+    not by reading the catalogue, has a true attribute ``needs_ranking``.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Model(Protocol):
 
 
 def wire_of(model: Model) -> Wire:
-    """Return how a model's actions are carried.
+    """Return how a model's actions are transported.
 
     >>> from vademecum import models
     >>> wire_of(models.offline())

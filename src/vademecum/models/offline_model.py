@@ -1,7 +1,7 @@
-"""The default model: rules, no network, no key. It reads the same messages as any other, and says what it is.
+"""The default model: rules, no network, no key. It reads the same messages as other models.
 
-It takes the skill that search ranks first if search says that it fits, loads it, runs its
-entry script with the files that the request names, and reports the result.
+If the first skill in the search results fits, it loads that skill, runs its entry script with the files that
+the request names, and reports the result.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CHINESE = {
 
 
 class Offline:
-    """Decides by rules, from what the conversation says since the last request."""
+    """Decides by rules, from the messages since the last request."""
 
     name = "offline"
     needs_ranking = True
@@ -74,7 +74,7 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
     loaded, observed = _LOADED.findall("\n".join(own)), _OBSERVED.findall("\n".join(own[1:]))
     files = _listed(_FILES, request)
     if observed and observed[-1][2] != "ok":
-        skill = loaded[-1][0] if loaded else observed[-1][1]  # it could not be loaded
+        skill = loaded[-1][0] if loaded else observed[-1][1]  # its loading failed
         return _final(said["failed"].format(skill=skill, text=_last_words(since[-1])), complete=False)
     if not loaded:
         ranked, before = _RANKED.search(about), _LOADED.findall("\n".join(map(_own_words, told[:start])))
@@ -97,14 +97,14 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
         run = _action("run_script", skill=named, relative_path=entry, args=files)
         return run | _plan(request, said, 1)
     came = _last_words(since[-1])
-    # A script that only complained has not done what was asked; one that printed something may well have.
+    # A failed script that printed something to standard output may still have done the task.
     complete = "It printed:" in came or " exit code 0 " in came.partition("\n")[0]
     answer = _final(said["ran"].format(skill=skill, script=entry, text=came), complete=complete)
     return answer | _plan(request, said, 3)
 
 
 def _sections(text: str) -> dict[str, str]:
-    r"""Return the sections of a message by their names; of several with one name the first is ours.
+    r"""Return the sections of a message by name; of several with the same name, the first is ours.
 
     >>> _sections("=== request ===\ndo it\n\n=== about ===\nnothing")["request"]
     'do it'
@@ -115,12 +115,12 @@ def _sections(text: str) -> dict[str, str]:
 
 
 def _own_words(text: str) -> str:
-    """Return a text with blanks in place of what comes from outside: only the rest says what happened."""
+    """Return a text with untrusted parts replaced by spaces: only the rest says what happened."""
     return _OUTSIDE.sub(lambda found: " " * len(found[0]), text)
 
 
 def _listed(pattern: re.Pattern[str], request: str) -> list[str]:
-    """Return the names in the last line of that kind; earlier ones may be the request's own words."""
+    """Return the names in the last matching line; earlier ones can be words of the request."""
     lines = pattern.findall(request)
     try:
         found = json.loads(lines[-1]) if lines else []

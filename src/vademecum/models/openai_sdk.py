@@ -1,4 +1,4 @@
-"""Models behind the OpenAI protocol, by the official SDK: OpenAI, Azure, and every compatible server."""
+"""Models behind the OpenAI protocol, with the official SDK: OpenAI, Azure, and every compatible server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vademecum.models.wire import SERVER_ERROR, TOO_LONG, ServedModel, count
 _OPEN, _CLOSE = "<think>", "</think>"
 _IN_TEXT = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 _FORMAT = re.compile(r"response_format|json_schema|json_object|grammar|structured", re.IGNORECASE)
-# What to give up if a server's refusal names it, and in which order if it names nothing.
+# The features to leave out if a server's refusal names one, and their order if it names none.
 _FEATURES = {
     "usage": re.compile(r"stream_options|include_usage", re.IGNORECASE),
     "strict": re.compile(r"strict", re.IGNORECASE),
@@ -29,7 +29,7 @@ _FEATURES = {
     "system": re.compile(r"system role|role.{0,20}system|system message", re.IGNORECASE),
     "stream": re.compile(r"\bstream", re.IGNORECASE),
 }
-# What a server does without that takes no more than this `response_format`.
+# The features to leave out for a server that accepts only this `response_format`.
 _WITHOUT = {"json_schema": set(), "json_object": {"json_schema"}, "text": {"json_schema", "json_object"}}
 _INVALID = re.compile(r"validation|not support|unsupported|unknown|unrecogni|extra ", re.IGNORECASE)
 
@@ -57,13 +57,13 @@ class OpenAIModel(ServedModel):
 
     @property
     def wire(self) -> Wire:
-        """How this server carries actions, as far as is known."""
+        """How this server transports actions, as far as is known."""
         return "json" if "tools" in self._habits.without else "tools"
 
     def reply(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
-        """Ask once; what the server does not know is left out, and it is asked in the next simpler way."""
+        """Ask for a reply; after a refusal, leave out the unsupported feature and ask again."""
         first: openai.APIStatusError | None = None
         request = partial(self._request, messages, schema)
         without = self._habits.without
@@ -84,7 +84,7 @@ class OpenAIModel(ServedModel):
                     without |= {less}
                     if less == "tools":
                         self._learn(without=without)
-                        told = f"{self._host} takes no tools: {self._words(error)}"
+                        told = f"{self._host} does not support tools: {self._words(error)}"
                         raise ToolsUnsupported(told) from error
             if without != self._habits.without:
                 self._learn(without=without)
@@ -143,10 +143,10 @@ class _Heard:
     ended: str = ""
     refusal: str = ""
     is_empty: bool = True
-    waiting: str | None = ""  # text that may yet be a thought; None once it is not
+    waiting: str | None = ""  # text that can still be a thought; None once it is not
 
     def take(self, chunk: Mapping[str, Any]) -> None:
-        """Take one event, or a whole reply."""
+        """Add one event, or a whole reply."""
         self.is_empty = False
         usage = chunk.get("usage")
         if isinstance(usage, dict):
@@ -160,7 +160,7 @@ class _Heard:
             said = choice.get("delta") or choice.get("message") or {}
             self.refusal += str(said.get("refusal") or "")
             text = said.get("content") or choice.get("text")
-            if isinstance(text, list):  # parts, as some servers have them
+            if isinstance(text, list):  # parts, as some servers send them
                 text = "".join(str(part.get("text") or "") for part in text if isinstance(part, dict))
             if isinstance(text, str) and text:
                 self._text(text)
@@ -198,7 +198,7 @@ class _Heard:
                 self.on_text(text)
 
     def reply(self, name: str, *, native: bool) -> Reply:
-        """Return the whole reply, or raise what it says of itself."""
+        """Return the whole reply, or raise the error in it."""
         if self.is_empty:
             raise ModelUnavailable(f"{name} sent an empty reply.")
         if self.refusal or self.ended in {"content_filter", "sensitive"}:
@@ -219,7 +219,7 @@ class _Heard:
 
 
 def _calls_in(text: str) -> tuple[ToolCall, ...]:
-    """Return the calls that a model wrote into its text because its server did not translate them."""
+    """Return the calls in a model's text, which its server did not translate."""
     try:
         found = [json.loads(written) for written in _IN_TEXT.findall(text)]
         written = [(str(call["name"]), json.dumps(call.get("arguments") or {})) for call in found]

@@ -1,4 +1,4 @@
-"""Any model, with its replies kept: recorded once, replayed as often as wanted."""
+"""Record the replies of any model once, and replay them any number of times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vademecum.runs.record import masked
 
 MAX_TAPE_BYTES = 256 * 1024 * 1024
 
-# A tape is good for longer than a day.
+# A recording must be valid on later days.
 _DATE = re.compile(r"^date: \d{4}-\d\d-\d\d$", re.MULTILINE)
 _ANEW = (
     "delete the file and record it with the model itself, by `vade eval run --model KIND:NAME --record TAPE` "
@@ -29,7 +29,7 @@ _ANEW = (
 
 
 class _Taped(msgspec.Struct):
-    """One line of a tape: what was sent, without secrets, and what came back."""
+    """One line of a recording: the request, without secrets, and the reply."""
 
     key: str
     sent: list[Message]
@@ -37,7 +37,7 @@ class _Taped(msgspec.Struct):
 
 
 class Recorded:
-    """Wraps a model, and asks it only for what is not on the tape, which keeps the reply."""
+    """Wraps a model; asks it only for replies that are not recorded, and records them."""
 
     def __init__(self, tape: Path, inner: Model | None = None, *, secrets: Secrets | None = None) -> None:
         self.name = f"recorded:{inner.name if inner else tape.name}"
@@ -60,7 +60,7 @@ class Recorded:
     def reply(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any], on_text: OnText | None = None
     ) -> Reply:
-        """Return the kept reply, or the model's, which is kept then."""
+        """Return the recorded reply, or ask the model and record its reply."""
         texts = [_DATE.sub("date: any", masked(message.content, self._secrets)) for message in messages]
         sent = [structs.replace(m, content=text) for m, text in zip(messages, texts, strict=True)]
         key = hashlib.sha256(msgspec.json.encode([sent, schema], order="sorted")).hexdigest()

@@ -1,4 +1,4 @@
-"""A model that says what it was told to say: for tests, cases and demonstrations."""
+"""A model with fixed replies, for tests, cases and demonstrations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from vademecum.models.base import Message, OnText, Reply, ToolCall, Usage, Wire
 
-# A turn is a reply as text, as an object, or an error to raise.
+# A turn is a reply as text or as an object, or an error to raise.
 Turn = str | Mapping[str, Any] | Exception
 
 
 class Scripted:
-    """Gives its turns one after the other, whole or in pieces; after the last it gives the last again.
+    """Returns its turns in order, whole or in pieces; then it repeats the last one.
 
-    What it was asked is kept in ``seen``. With ``wire="tools"`` its actions are native tool calls.
+    ``seen`` has the messages of each call. With ``wire="tools"``, its actions are native tool calls.
 
     >>> model = Scripted([{"action": {"type": "final_answer", "payload": {"text": "hi"}}}])
     >>> model.reply([Message("user", "hello")], schema={}).text
@@ -53,7 +53,7 @@ class Scripted:
 
 
 def _native(turn: Mapping[str, Any], number: int) -> tuple[str, tuple[ToolCall, ...]]:
-    """Return a turn of the JSON protocol as native calls, a complete answer as text."""
+    """Return a turn of the JSON protocol as native calls, but a complete answer as text."""
     action = turn["action"]
     payload = action.get("payload", {})
     named: list[tuple[str, Mapping[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""Code that both wires share: reading a streamed reply, naming faults, remembering what a server accepts."""
+"""Shared by both SDKs: read a streamed reply, classify faults, remember what a server accepts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _BUSY = re.compile(
 )
 _NO_MONEY = re.compile(r"insufficient.?(?:quota|balance|credit)|billing|余额不足|欠费", re.IGNORECASE)
 
-# The names that servers have for the length of a model's context.
+# Servers' names for the length of a model's context.
 _LENGTHS = (
     *("context_length", "max_model_len", "max_context_length", "context_window", "max_input_tokens"),
     *("n_ctx", "n_ctx_train"),
@@ -53,7 +53,7 @@ _LENGTHS = (
 
 
 class Habits(Struct, frozen=True):
-    """The features of a request that one server does without for one model, and its limit for a reply."""
+    """The features that one server refuses for one model, and its limit for a reply."""
 
     without: frozenset[str] = frozenset()
     max_tokens: int = 0
@@ -61,7 +61,7 @@ class Habits(Struct, frozen=True):
 
 
 def _remembered(memory: Path | None) -> dict[str, Habits]:
-    """Return the habits of every server that is known; a cache that cannot be read is ignored."""
+    """Return the habits of every known server; ignore an unreadable cache."""
     with contextlib.suppress(OSError, VademecumError, msgspec.DecodeError):
         if memory is not None:
             data = read_capped(memory, cap=MAX_REMEMBERED_BYTES)
@@ -72,7 +72,7 @@ def _remembered(memory: Path | None) -> dict[str, Habits]:
 def fault(
     words: str, *, server: str, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> ModelFailed:
-    """Return what a server's error means for a run.
+    """Return the error that a server's words mean.
 
     >>> type(fault("prompt is too long: 9 > 8", server="s", status=400)).__name__
     'ModelOverflow'
@@ -93,12 +93,12 @@ def fault(
 
 
 def count(tokens: object) -> int:
-    """Return a number of tokens as a server gave it, 0 if it is not a number."""
+    """Return a server's number of tokens, 0 if it is not a number."""
     return tokens if isinstance(tokens, int) else 0
 
 
 def _lines(response: Any) -> Iterator[str]:
-    """Yield the lines of a body, up to its cap."""
+    """Yield the lines of a body, up to a cap."""
     characters, rest = 0, ""
     for piece in response.iter_text():
         characters += len(piece)
@@ -113,9 +113,9 @@ def _lines(response: Any) -> Iterator[str]:
 
 
 class ServedModel:
-    """One model of one server. The key is the environment's or a kept secret; it is written nowhere.
+    """One model of one server. The key comes from the environment or stored secrets, and is never written.
 
-    ``caches`` is the directory that keeps the habits of servers between processes.
+    ``caches`` is the directory that stores the habits of servers.
     """
 
     sdk: Any
@@ -126,7 +126,7 @@ class ServedModel:
     ) -> None:
         self.name = name
         self._model = model
-        self._client = client.with_options(max_retries=0)  # the loop waits and asks again, on the record
+        self._client = client.with_options(max_retries=0)  # the loop itself waits, asks again and records it
         self._memory = caches and caches / "models.json"
         self._server = f"{client.base_url} {model}"
         known = _remembered(self._memory).get(self._server, Habits())
@@ -136,11 +136,11 @@ class ServedModel:
 
     @property
     def _host(self) -> str:
-        """How messages name the server."""
+        """The name of the server in messages."""
         return f"The model's server ({self._client.base_url})"
 
     def _words(self, error: Exception | str) -> str:
-        """Return an error's words on one line, not too many of them, without the key of the client."""
+        """Return an error's text on one line, shortened and without the client's key."""
         secrets = Secrets({})
         keys = (getattr(self._client, name, None) for name in ("api_key", "auth_token", "_azure_ad_token"))
         secrets.add(key for key in keys if isinstance(key, str) and key)
@@ -148,7 +148,7 @@ class ServedModel:
         return secrets.mask_values(words)[:400] or type(error).__name__
 
     def context_length(self) -> int | None:
-        """Return how many tokens the model reads, if its server tells that in its list of models."""
+        """Return the model's context length in tokens, if the server's list of models has it."""
         try:
             listed = self._client.get(self.models, cast_to=object)
             rows = listed.get("data") or listed.get("models") or []
@@ -159,7 +159,7 @@ class ServedModel:
         return next((told[key] for key in _LENGTHS if count(told.get(key)) > 0), None)
 
     def _learn(self, **accepted: Any) -> None:
-        """Remember what the server accepts; a cache that cannot be written is ignored."""
+        """Remember what the server accepts; ignore a cache that cannot be written."""
         self._habits = structs.replace(self._habits, seen=time.time(), **accepted)
         if self._memory is not None:
             known = _remembered(self._memory) | {self._server: self._habits}
@@ -168,9 +168,9 @@ class ServedModel:
                 write_atomic(self._memory, msgspec.json.encode(known))
 
     def _parts(self, create: Callable[..., Any], sent: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Send a request, and yield the objects of the reply: events as they come, or the one body.
+        """Send a request, and yield the objects of the reply: its events, or its whole body.
 
-        A reply without end is cut: the last object says so in the words of both wires.
+        An endless reply is cut; the last object then says so in the form of both protocols.
         """
         response = create(**{**sent, **self._params}).http_response
         try:
@@ -206,7 +206,7 @@ class ServedModel:
                 yield found
 
     def _faultless(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Return an object of a reply, or raise the error that it is."""
+        """Return an object of a reply; raise if it is an error."""
         error = found.get("error")
         if not error and found.get("type") != "error" and found.get("object") != "error":
             return found
@@ -218,7 +218,7 @@ class ServedModel:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Say in our words what one of the two SDKs raises; they have the same names for it."""
+        """Translate the errors of both SDKs, which have the same names."""
         try:
             yield
         except VademecumError:
@@ -229,11 +229,11 @@ class ServedModel:
         except self.sdk.APIConnectionError as error:
             raise ModelUnavailable(f"{self._host} cannot be reached ({self._words(error)}).") from error
         except TypeError as error:
-            raise ModelRefused(f"The model's settings do not fit: {self._words(error)}.") from error
+            raise ModelRefused(f"The model's settings are wrong: {self._words(error)}.") from error
         except (self.sdk.APIError, ValueError, AttributeError) as error:
             raise ModelReplyWrong(f"The answer is not a reply of a model: {self._words(error)}.") from error
         except Exception as error:
-            # The HTTP client below an SDK may bring its own errors.
+            # The HTTP client below an SDK can raise its own errors.
             if not type(error).__module__.partition(".")[0].startswith(("httpx", "httpcore", "h11")):
                 raise
             raise ModelUnavailable(f"{self._host} broke off ({self._words(error)}).") from error

@@ -1,1 +1,1 @@
-"""Request → Decision: may it happen, and why."""
+"""Request → Decision: what is allowed, and why."""

@@ -1,4 +1,4 @@
-"""Asking: a question that anybody can answer from another thread, and what becomes of it."""
+"""Ask for approval: questions, their answers, and approvers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Key = tuple[str, str, str, str]
 
 
 def keys_of(requests: Iterable[Request], digest: str) -> set[Key]:
-    """Return what an answer to some requests applies to, with the content that the skill has now."""
+    """Return the keys that an answer to some requests covers, with the skill's current digest."""
     return {(r.permission, resource, r.agent, digest) for r in requests for resource in r.resources}
 
 
 class Question(Struct, frozen=True):
-    """A question to a person: the requests that need an answer, the strictest decision, and its details.
+    """A question to a person: the requests that need an answer, the strictest decision, and details.
 
-    ``about`` describes in several lines what will happen: the command, the script, a difference, the risk.
-    ``digest`` is the skill's digest now, ``exact`` everything else that a later answer depends on.
+    ``about`` describes in several lines what will happen: the command, the script, a diff, the risk.
+    ``digest`` is the skill's current digest, ``exact`` everything else that a later answer depends on.
     """
 
     id: str
@@ -46,20 +46,20 @@ class Question(Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """A digest that is the same for the same act on the same content."""
+        """A digest of the act and its content."""
         told = "\0".join([self.wanted, self.digest, self.exact])
         return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()
 
     @property
     def keys(self) -> set[Key]:
-        """Return what an answer applies to."""
+        """Return the keys that an answer covers."""
         return keys_of(self.requests, self.digest)
 
 
 class Answer(Struct, frozen=True):
-    """The answer to a question: "always" says for how long and where; a rejection may have a message.
+    """The answer to a question: "always" has a duration and a scope; a rejection can have a message.
 
-    ``seen`` says whether a person looked at this very question, ``absent`` that no person was there.
+    ``seen`` is true if a person looked at this question, ``absent`` if no person was available.
     ``message`` is for the model, ``advice`` for people.
     """
 
@@ -76,15 +76,15 @@ _CLOSED = Answer("reject", "nobody answers any more")
 
 
 class Approver(Protocol):
-    """Answers questions. It never answers on a person's behalf: no answer is a rejection."""
+    """Answers questions. It never approves on its own: no answer is a rejection."""
 
     def ask(self, question: Question) -> Answer:
-        """Get an answer, however long it takes."""
+        """Return the answer, however long it takes."""
         ...
 
 
 class Nobody:
-    """Rejects every question at once; people get the command that would not need to ask.
+    """Rejects every question at once; tells people the command that would not need to ask.
 
     ``message`` is for the model, ``advice`` for people if ``replay`` is empty.
     """
@@ -95,7 +95,7 @@ class Nobody:
         self._message = message
         self._advice = f"to allow it this once: {replay}" if replay else advice
 
-    def ask(self, question: Question) -> Answer:  # noqa: ARG002 - whatever it is
+    def ask(self, question: Question) -> Answer:  # noqa: ARG002 - the interface has it
         """Reject it.
 
         >>> from vademecum.policy.base import Effect
@@ -108,15 +108,15 @@ class Nobody:
 
 
 class Consent:
-    """Approves everything, because the user said so beforehand (``--yes``)."""
+    """Approves everything, because the user did so in advance (``--yes``)."""
 
-    def ask(self, question: Question) -> Answer:  # noqa: ARG002 - whatever it is
+    def ask(self, question: Question) -> Answer:  # noqa: ARG002 - the interface has it
         """Allow it this once."""
         return Answer("once", seen=False)
 
 
 class Desk:
-    """Keeps questions until they are answered, from any thread.
+    """Keeps questions until another thread answers them.
 
     "Always" also answers the waiting questions that it covers. Closing the desk rejects all of them, and
     every later one.
@@ -137,12 +137,12 @@ class Desk:
         return answered.result()
 
     def waiting(self) -> list[Question]:
-        """Return the questions that have no answer yet, the oldest first."""
+        """Return the unanswered questions, oldest first."""
         with self._lock:
             return [question for question, _ in self._waiting.values()]
 
     def answer(self, question_id: str, answer: Answer) -> bool:
-        """Answer a question; says whether it was waiting."""
+        """Answer a question; return whether it was waiting."""
         with self._lock:
             if question_id not in self._waiting:
                 return False
@@ -156,7 +156,7 @@ class Desk:
             return True
 
     def close(self) -> None:
-        """Reject everything that waits, and whatever still comes."""
+        """Reject all waiting and later questions."""
         with self._lock:
             self._closed = True
             for _, answered in self._waiting.values():

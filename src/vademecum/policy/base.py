@@ -1,8 +1,8 @@
-"""The one question that is asked before anything is shown, loaded or run, its answer, and bounds on tools.
+"""Requests and decisions, which precede everything that is shown, loaded or run, and bounds on tools.
 
-A tool is bounded by its risk, and by a skill's ``allowed-tools``; neither grants anything. Entries of
-``allowed-tools`` are our own tools by name, or what others call theirs: ``Read``,
-``Bash(python scripts/x.py:*)``. What has no counterpart here allows nothing here, and is reported.
+A tool is limited by its risk and by a skill's ``allowed-tools``; neither grants anything. Entries of
+``allowed-tools`` are names of our tools, or those of other agents: ``Read``,
+``Bash(python scripts/x.py:*)``. An entry without a counterpart here allows nothing, and is reported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Origin = Literal["model", "user", "nested"]
 
 
 class Effect(IntEnum):
-    """The effects of a rule in the order of strictness: of several answers the greatest counts."""
+    """The effects of a rule in order of strictness: of several effects, the greatest counts."""
 
     ALLOW = 0
     ASK = 1
@@ -40,10 +40,10 @@ class Request(Struct, frozen=True):
 
 
 class Rule(Struct, frozen=True):
-    """One rule, and where it stands: its layer, such as a file, and its number there, from one.
+    """One rule and its origin: its layer, such as a file, and its number there, from one.
 
-    ``remedy`` says what to do about it if adding a rule of one's own would not help. A bound that is not
-    written as a rule, such as a skill's ``allowed-tools``, has the number 0 and its own words as the pattern.
+    ``remedy`` says how to allow it if adding a rule would not help. A bound that is not written as a rule,
+    such as a skill's ``allowed-tools``, has the number 0 and a description as its pattern.
     """
 
     permission: str
@@ -62,7 +62,7 @@ class Rule(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """The answer: its effect, the rule that made it (none: no rule matches), and for what it was asked."""
+    """The answer to a request: its effect, the rule that decided (or none), and the resource."""
 
     effect: Effect
     rule: Rule | None
@@ -71,14 +71,14 @@ class Decision(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """The reason in words."""
         if self.rule is None:
             return f"no rule matches {self.permission} {self.resource!r}"
         return str(self.rule)
 
     @property
     def layer(self) -> str | None:
-        """Where the rule stands that made it."""
+        """The layer of the rule that decided."""
         return None if self.rule is None else self.rule.layer
 
     @property
@@ -93,7 +93,7 @@ class Decision(Struct, frozen=True):
         return f"add {written} at the end of the permissions in ~/.agent/config.json"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the decision as ``vade permissions explain`` prints it."""
+        """Return the decision in the form that ``vade permissions explain`` prints."""
         rule = self.rule
         return {
             "effect": self.effect.name.lower(),
@@ -106,13 +106,13 @@ class Decision(Struct, frozen=True):
 
 
 class Decider(Protocol):
-    """Decides; the same request gets the same answer, without a file, a clock or a question.
+    """Decides requests; the same request gets the same answer, without a file, a clock or a question.
 
-    An implementation that raises, or does not answer within ten seconds, has not allowed it.
+    If an implementation raises, or does not answer within ten seconds, the request is not allowed.
     """
 
     def decide(self, request: Request) -> Decision:
-        """Say what may happen."""
+        """Return the decision about a request."""
         ...
 
 
@@ -120,7 +120,7 @@ RISKS = {tool: risk for tool, (risk, _) in TOOLS.items()}
 
 
 def risk_of(tool: str) -> Literal["low", "medium", "high"]:
-    """Return the worst that a tool could do; the risk of an unknown one is high.
+    """Return the risk of a tool; the risk of an unknown one is high.
 
     >>> risk_of("grep"), risk_of("launch_rocket")
     ('low', 'high')
@@ -129,7 +129,7 @@ def risk_of(tool: str) -> Literal["low", "medium", "high"]:
 
 
 def needs_approval(tool: str, *, careful: Iterable[str] = ()) -> Decision | None:
-    """Ask, where the risk is high or the configuration names the tool, whatever the rules allow."""
+    """Return a decision to ask, if the risk is high or the configuration names the tool; else nothing."""
     if risk_of(tool) == "high":
         layer, says = "the risk", f"of {tool!r} is high, which always needs approval"
     elif tool in careful:
@@ -142,7 +142,7 @@ def needs_approval(tool: str, *, careful: Iterable[str] = ()) -> Decision | None
 
 READING = ("read_file", "list_dir", "grep")
 _CHANGING = ("write_file", "edit_file", "save_output")
-# What others call our tools.
+# Names of our tools in other agents.
 _WORDS: dict[str, tuple[str, ...]] = {
     word: tools
     for words, tools in (
@@ -157,27 +157,27 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 _OWN: dict[str, tuple[str, ...]] = {name.replace("_", ""): (name,) for name in RISKS}
 _OWN["writefile"] = ("write_file", "save_output")
-# The kinds of scripts that a command which is only an interpreter would run.
+# The file endings of the scripts that each interpreter runs.
 _INTERPRETED = {"python": ".py", "python3": ".py", "bash": ".sh", "sh": ".sh", "node": ".js .mjs .cjs"}
 _ENTRY = re.compile(r"(?P<name>[^()\s]+)(?:\((?P<argument>.*)\))?\Z", re.DOTALL)
 
 
 class Bound(Struct, frozen=True):
-    """One tool, and what it may be used on."""
+    """One tool, and the pattern of what it may be used on."""
 
     tool: str
     pattern: str = "*"
 
 
 class Bounds(Struct, frozen=True):
-    """Everything that a skill's ``allowed-tools`` lets through, and the entries that mean nothing here."""
+    """Everything that a skill's ``allowed-tools`` allows, and the entries without a meaning here."""
 
     allowed: tuple[Bound, ...]
     unknown: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> Bounds:
-        """Understand the entries. If none is understood, the reading tools stay.
+        """Interpret the entries. If none is known, the reading tools are allowed.
 
         >>> Bounds.of(["Read(docs/**)", "mcp__x"])
         Bounds(allowed=(Bound(tool='read_file', pattern='docs/*'),), unknown=('mcp__x',))
@@ -205,19 +205,19 @@ def bounded(
     allowed_tools: Iterable[str],
     effect: Effect = Effect.DENY,
 ) -> Decision | None:
-    """Return a decision if a skill names its tools and this is none of them; nothing otherwise."""
+    """Return a decision if a skill lists its tools and this one is not among them; nothing otherwise."""
     if Bounds.of(allowed_tools).let_through(tool, resources):
         return None
     layer = f"'allowed-tools' of skill {skill!r}"
     remedy = "let the skill's author add it to 'allowed-tools'"
     rule = Rule("tool", f"does not name {tool!r} for this", effect, layer, 0, remedy)
-    # An answer about the tool is not one about this skill.
+    # An answer about the tool does not apply to this skill.
     about = tool if effect is Effect.DENY else f"{tool}, which {skill} excludes"
     return Decision(effect, rule, "tool", about)
 
 
 def _joined(entries: Iterable[str]) -> list[str]:
-    """Return the entries, with those put together again that were split at a blank inside brackets."""
+    """Return the entries, with those rejoined that were split at a space inside brackets."""
     whole: list[str] = []
     for entry in entries:
         if whole and whole[-1].count("(") > whole[-1].count(")"):
@@ -242,7 +242,7 @@ def _understand(entry: str) -> list[Bound]:
 
 
 def _narrowed(tool: str, argument: str) -> list[Bound]:
-    """Return the bounds of one tool with an argument, as the words before it write it."""
+    """Return the bounds of one tool with an argument, in the syntax of its entry."""
     match tool:
         case "network_request":
             return [Bound(tool, argument.removeprefix("domain:"))]
@@ -255,7 +255,7 @@ def _narrowed(tool: str, argument: str) -> list[Bound]:
 
 
 def _scripts(command: str) -> list[str]:
-    """Return which scripts of the skill a shell command would run: ``scripts/x.py``, or all of a kind."""
+    """Return the scripts of the skill that a shell command would run: ``scripts/x.py``, or all of a kind."""
     words = command.removesuffix(":*").removesuffix(" *").split()
     for word in words:
         _, found, tail = f"/{word}".rpartition("/scripts/")

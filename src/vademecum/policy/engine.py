@@ -16,8 +16,8 @@ from vademecum.policy.base import Decider, Decision, Effect, Request, Rule
 from vademecum.policy.grants import Trust, grants_file
 from vademecum.wildcards import comparable, matches, matches_exactly
 
-# Whoever can write here decides what is allowed or what runs next; the kept secrets are never read. No rule,
-# flag or answer opens these. They are compared without case, because some file systems have none.
+# Writing here changes what is allowed or what runs next, and stored secrets must never be read. No rule, flag
+# or answer allows these. Case is ignored, because some file systems ignore it.
 _SKILL_ROOTS = tuple(
     f".{tool}/skills" for tool in ("agents", "claude", "codex", "gemini", "github", "opencode")
 )
@@ -32,8 +32,8 @@ _CLOSED = (
     ("read", ".agent/secrets.*"),
     ("read", "*/.agent/secrets.*"),
 )
-# What a shell, an editor, an agent or a package manager runs by itself when somebody next works here. A file
-# HEAD makes a directory a repository, with settings that git obeys.
+# Files that a shell, an editor, an agent or a package manager runs automatically. A file HEAD makes a
+# directory a repository, with settings that git obeys.
 _STARTUP = (
     ".envrc", ".direnvrc", ".bashrc", ".bash_*", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin",
     ".zlogout", ".xprofile", ".xinitrc", ".pam_environment", ".tmux.conf", ".config/autostart/*",
@@ -47,7 +47,7 @@ _STARTUP = (
     ".cursor/hooks*", ".claude/settings*.json", ".claude/hooks/*", ".codex/config.toml",
     ".gemini/settings.json", ".opencode/*", "opencode.json",
 )  # fmt: skip
-# Keys and passwords: reading them is asked about.
+# Keys and passwords: reading them needs approval.
 _CREDENTIALS = (
     ".env", ".env.*", ".netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", "*.pem", "*.key", "*.p12",
     "*.pfx", "*.jks", "*.keystore", "*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "credentials",
@@ -60,7 +60,7 @@ def _anywhere(patterns: Iterable[str]) -> Iterator[str]:
         yield from (pattern, f"*/{pattern}")
 
 
-# What holds if nobody wrote a rule: looking is allowed, doing is asked for.
+# The rules without any configuration: reading is allowed, acting needs approval.
 _DEFAULTS = (
     ("skill", "*", Effect.ALLOW),
     ("resource", "*", Effect.ALLOW),
@@ -69,13 +69,13 @@ _DEFAULTS = (
     ("tool", "read_file", Effect.ALLOW),
     ("tool", "list_dir", Effect.ALLOW),
     ("tool", "grep", Effect.ALLOW),
-    ("tool", "run_script", Effect.ALLOW),  # which script is asked for by itself
-    ("tool", "run_command", Effect.ALLOW),  # and which command
+    ("tool", "run_script", Effect.ALLOW),  # each script needs its own approval
+    ("tool", "run_command", Effect.ALLOW),  # and each command
     ("command", "*", Effect.ASK),
     ("packages", "*", Effect.ASK),
     ("read", "*", Effect.ALLOW),
     *(("read", pattern, Effect.ASK) for pattern in _anywhere(_CREDENTIALS)),
-    ("read", "*.agent/runs/*", Effect.DENY),  # what other conversations saw
+    ("read", "*.agent/runs/*", Effect.DENY),  # content of other conversations
     ("write", "*", Effect.ASK),
     ("delete", "*", Effect.ASK),
     *((each, pattern, Effect.DENY) for each in ("write", "delete") for pattern in _anywhere(_STARTUP)),
@@ -84,7 +84,7 @@ _DEFAULTS = (
     ("script-network", "*", Effect.ASK),
     ("secret", "*", Effect.ASK),
 )
-# A rule for a host holds for each of its ports, and a rule for a package for each of its versions.
+# A rule for a host applies to all its ports, and a rule for a package to all its versions.
 _FURTHER = {
     "network": ("{}:*", "[{}]", "[{}]:*"),
     "private-network": ("{}:*", "[{}]", "[{}]:*"),
@@ -109,7 +109,7 @@ def default_rules() -> list[Rule]:
 
 
 def rules_of(written: Iterable[PermissionRule], layer: str) -> list[Rule]:
-    """Return the rules of a configuration file, numbered as they stand there."""
+    """Return the rules of a configuration file, with their numbers there."""
     in_project = "change rule {} of the permissions in the project's .agent/config.json"
     remedy = in_project if layer.startswith(PROJECT) else ""
     return [
@@ -123,7 +123,7 @@ APPROVAL = "approval"
 
 
 def allowing(words: Iterable[str]) -> list[Rule]:
-    """Return the rules of a run with ``--allow``: each answers what would be asked, and lifts no deny.
+    """Return the rules of a run with ``--allow``: each turns ask into allow, but never deny.
 
     >>> [str(rule) for rule in allowing(["write_file(reports/*)"])][1]
     "rule 2 of this run: allow write 'reports/*'"
@@ -139,13 +139,13 @@ def allowing(words: Iterable[str]) -> list[Rule]:
 
 
 def reaching(hosts: Sequence[str]) -> list[Rule]:
-    """Return the rules of a run with ``--network``: these hosts may be reached without a question."""
+    """Return the rules of a run with ``--network``: these hosts may be reached without asking."""
     wanted = [("script-network", "*"), *(("network", host) for host in hosts)] if hosts else []
     return [Rule(*rule, Effect.ALLOW, RUN, number) for number, rule in enumerate(wanted, 1)]
 
 
 class _Test(NamedTuple):
-    """One pattern, and what a text must have to match it: a beginning, an end, a least length."""
+    """One pattern, and what a matching text must have: a beginning, an end and a minimum length."""
 
     place: int
     beginning: str
@@ -154,18 +154,18 @@ class _Test(NamedTuple):
     pattern: str | None
 
 
-_EDGE = 3  # characters; patterns are told apart by so many of them at either end
+_EDGE = 3  # the number of characters at either end that tell patterns apart
 
 
 class RuleTable:
     """The rules for one permission, in their order.
 
-    A pattern without wildcards is looked up. The others are kept by the characters they begin with, or else
-    end with, the last ones first, so that few are tried, and none that stands before what was found.
+    Patterns without wildcards are looked up. The others are stored by their first characters, or else by
+    their last ones, last rule first, so that few are tried, and none that precedes a match.
     """
 
     def __init__(self, rules: Sequence[Rule], further: Sequence[str] = ()) -> None:
-        """Take the rules, and what more a pattern stands for that does not end with ``*``."""
+        """Take the rules, and the endings that patterns without a final ``*`` also match."""
         self._rules = tuple(rules)
         self._plain: dict[str, int] = {}
         self._by_start: dict[str, list[_Test]] = {}
@@ -182,7 +182,7 @@ class RuleTable:
             tests.sort(key=attrgetter("place"), reverse=True)
 
     def last_match(self, resource: str) -> Rule | None:
-        """Return the last rule whose pattern matches, if any does."""
+        """Return the last rule whose pattern matches, or ``None``."""
         found, length = self._plain.get(resource, -1), len(resource)
         starting = self._by_start.get(resource[:_EDGE], self._short)
         for tests in (starting, self._by_end.get(resource[-_EDGE:], ())):
@@ -203,7 +203,7 @@ class RuleTable:
         if "*" not in pattern and "?" not in pattern:
             self._plain[pattern] = place
             return
-        if whole and pattern.endswith(" *"):  # which is optional, once
+        if whole and pattern.endswith(" *"):  # a final ` *` is optional
             self._add(pattern[:-2], place, whole=False)
         beginning, *_, ending = pattern.split("*") if "*" in pattern else ("", "")
         beginning, ending = beginning.partition("?")[0], ending.rpartition("?")[2]
@@ -218,20 +218,20 @@ class RuleTable:
             self._short.append(test)
 
 
-# As in `Policy._layers`; nothing if a layer has no rule for a permission.
+# The tables of `Policy._layers`; ``None`` if a layer has no rule for a permission.
 Tables = tuple[RuleTable | None, ...]
 _effect_of = attrgetter("effect")
 
 
 class Rules(NamedTuple):
-    """The rules of one file: for everybody, and for agents by their names."""
+    """The rules of one file: for all agents, and for single agents by name."""
 
     everybody: Sequence[Rule] = ()
     agents: Mapping[str, Sequence[Rule]] = {}
 
     @classmethod
     def of(cls, written: Iterable[PermissionRule], agents: Mapping[str, AgentSettings], layer: str) -> Rules:
-        """Return the rules as a configuration file has them."""
+        """Return the rules of a configuration file."""
         by_agent = {
             name: rules_of(agent.permissions, f"{layer} for agent {name!r}") for name, agent in agents.items()
         }
@@ -239,11 +239,11 @@ class Rules(NamedTuple):
 
 
 class Policy:
-    """Decides by rules: the last that matches wins, no match asks, of several resources the strictest counts.
+    """Decides by rules: the last match wins, no match means ask; of several resources, the strictest counts.
 
     The fixed rules come first, then the ``user``'s rules (on top of the ``defaults``, with those for the
-    agent that asks): what they deny is denied. A ``project`` can make an answer stricter; if it is
-    ``trusted``, it can also allow what would be asked. ``run`` allows what would be asked in this very run.
+    agent): their denials are final. A ``project`` can make an answer stricter; if it is ``trusted``, it can
+    also turn ask into allow. ``run`` turns ask into allow for this run.
 
     >>> from vademecum.policy.base import Request
     >>> policy = Policy.load()
@@ -255,7 +255,7 @@ class Policy:
         self,
         defaults: Sequence[Rule],
         *,
-        user: Rules = Rules(),  # noqa: B008 - it never changes
+        user: Rules = Rules(),  # noqa: B008 - it is immutable
         project: Rules = Rules(),  # noqa: B008
         trusted: bool = False,
         run: Sequence[Rule] = (),
@@ -275,7 +275,7 @@ class Policy:
         config: LoadedConfig | None = None,
         run: Sequence[Rule] = (),
     ) -> Policy:
-        """Return the policy of this place; ``config`` is its configuration, if it was loaded already."""
+        """Return the policy for a context; ``config`` is its configuration, if already loaded."""
         context = context or Context.current()
         config = config or load_config(context)
         file = config.project_file if config.loosening else None
@@ -290,12 +290,12 @@ class Policy:
 
     @property
     def allow(self) -> tuple[str, ...]:
-        """Return the patterns that this run was given with ``--allow``."""
+        """The patterns that ``--allow`` gave this run."""
         words = (rule.pattern.partition(" ") for rule in self._run if rule.permission == APPROVAL)
         return tuple(tool if pattern == "*" else f"{tool}({pattern})" for tool, _, pattern in words)
 
     def decide(self, request: Request) -> Decision:
-        """Say what may happen to all of the resources together."""
+        """Return the decision about all resources together."""
         permission = request.permission
         key = (permission, request.agent)
         tables = self._tables.get(key) or self._compiled(key)
@@ -307,10 +307,10 @@ class Policy:
         return max(decisions, key=_effect_of, default=Decision(Effect.DENY, None, permission, ""))
 
     def could_restrict(self, permission: str, agent: str, text: str | None = None) -> bool:
-        """Return whether a rule could ask about or deny any of the resources that a text contains.
+        """Return whether a rule could ask about or deny any of the resources in a text.
 
-        Without a text, any resource at all. If it returns false, all of them are allowed: many resources are
-        decided at once.
+        Without a text, return this for any resource. If false, all of them are allowed: this decides about
+        many resources at once.
         """
         layers = self._layers(permission, agent)
         if not any(rule.pattern == "*" and rule.effect is Effect.ALLOW for rule in layers[1]):
@@ -324,7 +324,7 @@ class Policy:
         return any(max(pattern.replace("?", "*").split("*"), key=len) in text for pattern in restricting)
 
     def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
-        """Return whether a rule besides the defaults denies something of these permissions."""
+        """Return whether a rule other than the defaults denies a resource of these permissions."""
         return any(
             rule.effect is Effect.DENY and rule.layer != DEFAULTS
             for permission in permissions
@@ -349,13 +349,13 @@ class Policy:
     def _compiled(self, key: tuple[str, str]) -> Tables:
         permission, agent = key
         further, layers = _FURTHER.get(permission, ()), self._layers(permission, agent)
-        if len(self._tables) > MAX_TABLES:  # names come from outside
+        if len(self._tables) > MAX_TABLES:  # the names of agents come from outside
             self._tables.clear()
         tables = tuple(RuleTable(rules, further) if rules else None for rules in layers)
         return self._tables.setdefault(key, tables)
 
     def _effect_on(self, resource: str, tables: Tables) -> tuple[Effect, Rule | None]:
-        """Decide about one resource: a deny is final, and each later layer can do less."""
+        """Decide about one resource: a deny is final, and each later layer can change less."""
         fixed, own, project, run = tables
         resource = comparable(resource)
         if fixed is not None and (rule := fixed.last_match(resource.casefold())) is not None:
@@ -379,7 +379,7 @@ def _is_for(rule: Rule, permission: str) -> bool:
 
 
 class AllowAll(Policy):
-    """Allows everything besides what the fixed rules deny: the policy of those who set none.
+    """Allows everything except what the fixed rules deny: the policy if the caller sets none.
 
     >>> from vademecum.policy.base import Request
     >>> [AllowAll().decide(Request("write", (path,))).effect.name for path in ("a.txt", ".git/config")]
@@ -394,9 +394,9 @@ _FIXED_ALONE = AllowAll()
 
 
 class OwnPolicy:
-    """The policy of a program that uses this library, after the fixed rules and with a deadline.
+    """A policy of the calling program, applied after the fixed rules and with a deadline.
 
-    If it raises, hangs or returns something else, it has not allowed anything.
+    If it raises, hangs or does not return a decision, the request is not allowed.
     """
 
     def __init__(self, policy: Decider, patience: float = PATIENCE_SECONDS) -> None:
@@ -404,7 +404,7 @@ class OwnPolicy:
         self._patience = patience
 
     def decide(self, request: Request) -> Decision:
-        """Say what may happen."""
+        """Return the decision about a request."""
         fixed = _FIXED_ALONE.decide(request)
         if fixed.effect is Effect.DENY:
             return fixed
@@ -414,7 +414,7 @@ class OwnPolicy:
         def answer() -> None:
             try:
                 answers.append(self._policy.decide(request))
-            except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is not a yes
+            except Exception as error:  # noqa: BLE001 - whatever a policy raises is a refusal
                 problems[:] = [f"failed ({type(error).__name__})"]
 
         deciding = threading.Thread(target=answer, daemon=True)
@@ -426,10 +426,10 @@ class OwnPolicy:
         return Decision(Effect.DENY, rule, request.permission, ", ".join(request.resources))
 
     def could_restrict(self, *_: object) -> bool:
-        """Return true: nothing is known of it but its decisions."""
+        """Return true, because only its decisions are known."""
         return True
 
     def denies_some(self, permissions: Sequence[str], agent: str) -> bool:
-        """Return whether it denies something of these permissions as a whole."""
+        """Return whether the policy denies one of these permissions entirely."""
         requests = (Request(each, ("*",), agent=agent) for each in permissions)
         return any(self.decide(each).effect is Effect.DENY for each in requests)

@@ -1,4 +1,4 @@
-"""The gate: a decision, and if that is to ask, the answer that was remembered or is given now."""
+"""The gate: apply a decision, and if it is to ask, a stored answer or a new one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Decided = tuple[Request, Decision]
 
 
 class Passage(Struct, frozen=True):
-    """A request that was allowed: the decision, and whether a rule, a stored answer or a person allowed it.
+    """An allowed request: the decision, and whether a rule, a stored answer or a person allowed it.
 
-    ``seen`` says whether a person looked at what was asked just now.
+    ``seen`` is true if a person looked at this question just now.
     """
 
     decision: Decision
@@ -35,9 +35,9 @@ class Passage(Struct, frozen=True):
 class Gate:
     """Lets requests pass together, or raises ``Denied`` with the rule and what would allow it.
 
-    A remembered answer only ever turns ask into allow: a rule that denies is not asked about. A question that
-    a person declined is not asked again in this conversation. Threads may use one gate together: what it
-    remembers is locked, waiting for an answer is not.
+    A stored answer can only turn ask into allow: a denial by a rule is never asked about. A question that a
+    person declined is not asked again in this conversation. Threads can share a gate: its memory is locked,
+    but not while it waits for an answer.
     """
 
     def __init__(
@@ -55,23 +55,23 @@ class Gate:
         self._approver = approver or Nobody()
         self._lock = threading.Lock()
         self._for_this_run: set[Key] = set()
-        self._declined: dict[frozenset[Key], str] = {}  # whatever the skill is by now
+        self._declined: dict[frozenset[Key], str] = {}  # whatever the skill's content is now
 
     def follow(self, policy: Decider) -> None:
-        """Decide by this policy from now on; the fixed rules hold for a caller's own policy too."""
+        """Use this policy from now on; the fixed rules apply to a caller's own policy too."""
         self.policy = policy if isinstance(policy, Policy) else OwnPolicy(policy)
 
     def begin_run(self) -> None:
-        """Forget the answers that were given, and refused, for one run."""
+        """Forget the approvals and refusals that were for one run."""
         with self._lock:
             self._for_this_run.clear()
             self._declined.clear()
 
     def require(self, *requests: Request, digest: Callable[[], str]) -> Passage:
-        """Go on only if all of it is allowed; ``digest`` returns what the skill is now."""
+        """Return only if every request is allowed; ``digest`` returns the skill's current digest."""
         return self.settle([(each, self.policy.decide(each)) for each in requests], digest=digest)
 
-    def settle(  # noqa: PLR0913 - what is known of an act
+    def settle(  # noqa: PLR0913 - the facts about an act
         self,
         decided: Sequence[Decided],
         *,
@@ -81,11 +81,11 @@ class Gate:
         exact: Callable[[], str] = str,
         also: Sequence[Decision] = (),
     ) -> Passage:
-        """Go on only if everything that was decided lets it, after asking if that is needed.
+        """Return only if every decision allows it, after asking if needed; otherwise raise.
 
-        ``digest`` returns what the skill is now, ``about`` what a person should see, ``exact`` what else an
-        answer depends on: they are called only if they are needed. ``also`` are further decisions about the
-        same act, such as a bound on tools.
+        ``digest`` returns the skill's current digest, ``about`` the text for the person, ``exact`` what else
+        an answer depends on; they are called only if needed. ``also`` are further decisions about the same
+        act, such as a bound on tools.
         """
         worst = max((*(decision for _, decision in decided), *also), key=lambda decision: decision.effect)
         if worst.effect is Effect.ALLOW:
@@ -117,9 +117,9 @@ class Gate:
         return Passage(worst, answer.verdict, answer.seen)
 
     def _is_answered(self, asking: Sequence[Request], digest: str) -> bool:
-        """Return whether all of it was allowed before; raise if a person declined any of it.
+        """Return whether every request was allowed before; raise if a person declined one.
 
-        What was declined stays so, whatever else is wanted with it and whatever the skill is by now.
+        A declined request stays declined, in any combination and whatever the skill's content is now.
         """
         with self._lock:
             refusals = [told for refused, told in self._declined.items() if refused <= keys_of(asking, "")]
@@ -149,7 +149,7 @@ def _wanted(requests: Sequence[Request]) -> str:
 
 
 def _remedies(decided: Sequence[Decision], also: Sequence[Decision]) -> str:
-    """Return everything that is needed to allow it; approval of a tool answers for its use, too."""
+    """Return everything needed to allow it; approval of a tool covers its use, too."""
     asked = [each for each in (*also, *decided) if each.effect is Effect.ASK]
     tools = [each.resource for each in also if each.permission == "tool" and each.resource in TOOLS]
     answered = {permission for tool in tools for permission in ("tool", TOOLS[tool][1])}
@@ -163,9 +163,9 @@ def refusal(
     answer: Answer | None = None,
     remedies: str | None = None,
 ) -> Denied:
-    """Return the error for a refusal: for a model what is refused, for a person also why, and what to do."""
+    """Return the error for a refusal; its advice tells a person why, and what to do."""
     text = f"{decision.effect.name.lower()} {_wanted(requests)}"
-    if decision.rule is not None and not decision.rule.number:  # a bound of something that the model knows
+    if decision.rule is not None and not decision.rule.number:  # a bound, which the model already knows
         text += f", because {decision.reason}"
     advice = said(requests, decision, remedies).removeprefix(text).lstrip(",; ")
     if answer is not None:
@@ -175,7 +175,7 @@ def refusal(
 
 
 def said(requests: Sequence[Request], decision: Decision, remedies: str | None = None) -> str:
-    """Return a decision as one sentence: what, because of which rule, and what would allow it."""
+    """Return a decision as one sentence: what, which rule, and what would allow it."""
     remedy = decision.remedy if remedies is None else remedies
     if remedy:
         remedy = f"; {remedy}" if decision.layer == FIXED else f"; to allow it, {remedy}"

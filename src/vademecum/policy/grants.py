@@ -51,21 +51,21 @@ _TABLES = """
 
 
 def grants_file(context: Context) -> Path:
-    """Return where the user's answers are remembered."""
+    """Return the file of the user's answers."""
     return context.home / ".agent" / "grants.db"
 
 
 class _Store:
-    """One file, made by the first thing that is remembered, readable by its owner only."""
+    """One file, created on first use and readable by its owner only."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._clock = clock
 
     def _done(self, sql: str, *rows: Sequence[Any], make: bool = False) -> list[Any]:
-        """Do a statement with each row of values, all or none, and return what it finds.
+        """Execute a statement with each row of values, all or none, and return the rows it finds.
 
-        If nothing was ever stored there is nothing to do, unless it is to ``make`` the file.
+        Without a file, do nothing, unless ``make`` is true.
         """
         if not (make or self._path.exists()):
             return []
@@ -88,7 +88,7 @@ class _Store:
 
 
 class Grant(Struct, frozen=True):
-    """One answer that was remembered: for what, for which content of the skill, where, and until when."""
+    """One stored answer: for what, for which content of the skill, where, and until when."""
 
     id: int
     permission: str
@@ -101,24 +101,24 @@ class Grant(Struct, frozen=True):
     expires: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the grant as ``vade permissions list`` prints it."""
+        """Return the grant in the form that ``vade permissions list`` prints."""
         return structs.asdict(self) | {"project": self.project or None}
 
 
 class Grants(_Store):
-    """The remembered answers of one user, in a file that the first answer makes and processes share."""
+    """The stored answers of one user, in a file that processes share."""
 
     def add(
         self, request: Request, *, digest: str, scope: GrantScope, project: Path, seconds: float | None = None
     ) -> None:
-        """Remember that a request was allowed, for just these resources and just this content."""
+        """Store that a request was allowed, for exactly these resources and this content."""
         place, now = str(project) if scope == "project" else "", self._clock()
         about = (digest, request.agent, scope, place, now, None if seconds is None else now + seconds)
         rows = [(request.permission, resource, *about) for resource in request.resources]
         self._done("INSERT INTO grants VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", *rows, make=True)
 
     def cover(self, request: Request, *, digest: str, project: Path) -> bool:
-        """Return whether every resource of a request was allowed before, with the content it has now."""
+        """Return whether every resource of a request was allowed before, with its current content."""
         valid = {
             grant.resource
             for grant in self.all()
@@ -129,31 +129,31 @@ class Grants(_Store):
         return bool(request.resources) and valid.issuperset(request.resources)
 
     def all(self) -> list[Grant]:
-        """Return all remembered answers, the oldest first."""
+        """Return all stored answers, oldest first."""
         return [Grant(*row) for row in self._done("SELECT * FROM grants ORDER BY id", ())]
 
     def revoke(self, number: int) -> bool:
-        """Forget one answer; says whether there was one."""
+        """Remove one answer; return whether it existed."""
         known = any(grant.id == number for grant in self.all())
         self._done("DELETE FROM grants WHERE id = ?", (number,))
         return known
 
 
 class Trust(_Store):
-    """Folders whose configuration may allow things, each for the content it had when it was trusted."""
+    """Trusted folders, whose configuration can allow things while it has the content that was trusted."""
 
     def holds(self, file: Path) -> bool:
-        """Return whether this configuration file is trusted with its present content."""
+        """Return whether this configuration file is trusted with its current content."""
         sql = "SELECT digest FROM trusted WHERE folder = ?"
         return self._done(sql, (_folder(file),)) == [(_digest(file),)]
 
     def add(self, file: Path) -> None:
-        """Trust this configuration file as it is now."""
+        """Trust this configuration file with its current content."""
         row = (_folder(file), _digest(file), self._clock())
         self._done("INSERT OR REPLACE INTO trusted VALUES (?, ?, ?)", row, make=True)
 
     def remove(self, file: Path) -> None:
-        """Trust it no longer."""
+        """Stop trusting the folder of this configuration file."""
         self._done("DELETE FROM trusted WHERE folder = ?", (_folder(file),))
 
 
@@ -165,7 +165,7 @@ class Approved(NamedTuple):
 
 
 class ApprovedTexts(_Store):
-    """The scripts as a person last approved them, to show what is different now."""
+    """The last approved version of each script, to show what has changed."""
 
     def last(self, resource: str) -> Approved | None:
         """Return the last approved version of a script, or None."""
@@ -173,7 +173,7 @@ class ApprovedTexts(_Store):
         return Approved(found[0][0], json.loads(found[0][1])) if found else None
 
     def keep(self, resource: str, text: str, files: dict[str, str]) -> None:
-        """Keep what was approved just now: the script's text, and the digests of all files of its skill."""
+        """Store an approved script: its text, and the digests of all files of its skill."""
         row = (resource, text[:MAX_KEPT_CHARS], json.dumps(files), self._clock())
         self._done("INSERT OR REPLACE INTO approved VALUES (?, ?, ?, ?)", row, make=True)
 

@@ -1,1 +1,1 @@
-"""Roots → SkillIndex: which skills there are, which are left out, and why."""
+"""Roots → SkillIndex: which skills exist, which are left out, and why."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 from vademecum.registry.roots import Root
 from vademecum.skill.skill import Problem
 
-# The most that hosts need to accept of one skill.
+# The largest skill that hosts must accept.
 MAX_FILES = 512
 MAX_BYTES = 16 * 1024 * 1024
 
@@ -20,7 +20,7 @@ Fetch = Callable[[], None]
 
 
 class ProvidedFile(Struct, frozen=True):
-    """One file of a skill as its source announced it: address, path, SHA-256 and size in bytes."""
+    """One file of a skill as announced by its source: address, path, SHA-256 and size in bytes."""
 
     uri: str
     path: str
@@ -29,7 +29,7 @@ class ProvidedFile(Struct, frozen=True):
 
 
 class ProvidedSkill(Struct, frozen=True):
-    """A skill as its source announced it: its address there, its frontmatter, and all its files."""
+    """A skill as announced by its source: its address there, its frontmatter, and all its files."""
 
     uri: str
     frontmatter: dict[str, Any]
@@ -42,7 +42,7 @@ class ProvidedSkill(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """A digest of the whole set of files: another one if any of them changes."""
+        """A digest of all files, which changes if any of them changes."""
         lines = (f"{file.path}\0{file.sha256}\n" for file in sorted(self.files, key=lambda file: file.path))
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -50,18 +50,17 @@ class ProvidedSkill(Struct, frozen=True):
 class Provider(Protocol):
     """A source of skills.
 
-    ``listing`` returns what the source announced when it was last asked, without asking it again; ``read``
-    asks it for the bytes of files of one skill, which the caller verifies. ``root`` says where the files are
-    kept and what the skills' source is called.
+    ``listing`` returns the source's last announcement without asking again. ``read`` fetches the files of one
+    skill, which the caller verifies. ``root`` is the directory that keeps the files, and names the source.
     """
 
     @property
     def root(self) -> Root:
-        """The directory that verified files are kept in, and the origin of the skills."""
+        """The directory that keeps verified files, and the source of the skills."""
         ...
 
     def listing(self) -> tuple[tuple[ProvidedSkill, ...], tuple[Problem, ...], os.stat_result]:
-        """Return the skills, what was left out, and when that was."""
+        """Return the skills, what was left out, and when the source was asked."""
         ...
 
     def read(self, skill: ProvidedSkill) -> Iterator[tuple[ProvidedFile, bytes]]:

@@ -1,4 +1,4 @@
-"""Roots → SkillIndex: ``build_index`` puts scan, cache and documents together, ``resolve`` decides names."""
+"""Roots → SkillIndex: ``build_index`` combines scan, cache and documents; ``resolve`` decides names."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _ADVICE = {
     "unreadable": "cannot be read: check its permissions",
 }
 
-# A skill with what decides between namesakes: its root and the signature of its file. A plain tuple,
-# because nearly all of them are decided without being looked at.
+# A skill, its root and the signature of its file, which decide between namesakes. A plain tuple, because
+# nearly all names have one candidate only.
 Candidate = tuple[Skill, Root, Signature]
 
 
@@ -54,9 +54,9 @@ def build_index(  # noqa: PLR0913 - what an index is made of
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SkillIndex:
-    """Find all skills below ``roots``, or below the default roots of this place.
+    """Find all skills below ``roots``, or below the default roots of the working directory.
 
-    Skills of ``providers``, such as MCP servers, are added; they never replace a skill of a root.
+    Skills of ``providers``, such as MCP servers, are added. They never replace a skill of a root.
 
     >>> from vademecum import BUILTIN_ROOT
     >>> index = build_index([BUILTIN_ROOT, Root("my-skills", "extra")], IndexOptions())
@@ -78,7 +78,7 @@ def refresh_index(
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SkillIndex:
-    """Build the index again and read documents anew: those at or below ``changes``, or all of them.
+    """Build the index again and reread documents: those at or below ``changes``, or all of them.
 
     >>> from vademecum import BUILTIN_ROOT
     >>> index = build_index(BUILTIN_ROOT, IndexOptions())
@@ -99,7 +99,7 @@ class _Build:
     providers: tuple[Provider, ...]
     progress: Progress | None
     clock: Callable[[], float]
-    changed: Sequence[str] = ()  # documents at or below these places are read anew
+    changed: Sequence[str] = ()  # documents at or below these paths are read again
     candidates: list[Candidate] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     fetches: dict[str, Fetch] = field(default_factory=dict)
@@ -134,8 +134,8 @@ class _Build:
         return SkillIndex(winners, shadowed, report, roots, self.options, self.providers, self.fetches)
 
     def _ask(self, provider: Provider) -> RootReport:
-        """Add what a provider announced."""
-        from vademecum.registry.provided import provided  # noqa: PLC0415 - for those who use a server
+        """Add the skills that a provider announced."""
+        from vademecum.registry.provided import provided  # noqa: PLC0415 - only if a server was added
 
         found, left_out = provided(provider)
         self.left_out += left_out
@@ -147,7 +147,7 @@ class _Build:
     def _scan(
         self, root: Root, known: dict[str, CachedSkill], seen: list[CachedSkill], *, now_ns: int
     ) -> RootReport:
-        """Note what is in a root in ``seen``: what has not changed from the cache, the rest from the disk."""
+        """Add the skills of a root to ``seen``: unchanged ones from the cache, the rest from the disk."""
         status = _status(root)
         if status != "searched":
             if root.explicit:
@@ -211,7 +211,7 @@ def _status(root: Root) -> RootStatus:
 
 
 def _hash(reading: Reading, *groups: tuple[Skill, ...]) -> str:
-    """Digest what the skills say and which ones win; neither times nor this machine's paths are in it."""
+    """Return a digest of the skills and of which ones win; it does not include times or absolute paths."""
     lines = [repr(reading)]
     for skills in groups:
         lines += [f"{skill.source} {skill.digest} {skill.directory}" for skill in skills]
@@ -224,10 +224,10 @@ def resolve(
 ) -> tuple[tuple[Skill, ...], tuple[Skill, ...], tuple[Conflict, ...]]:
     """Return the skills that keep their names, those that lose them, and the conflicts.
 
-    Names are decided by the higher root, then the later change, then the directory that bears the name.
+    The higher root wins a name, then the later change, then the directory with the same name.
 
-    The order is total, so the same candidates always give the same answer, in whatever order they come.
-    A link in another tool's root to a skill that is a candidate itself claims nothing: it is that skill.
+    The order is total, so the same candidates give the same result in any order.
+    A link in another tool's root to a skill that is a candidate itself does not count: it is that skill.
     """
     first: dict[str, Candidate] = {}
     rivals: dict[str, list[Candidate]] = {}
@@ -266,7 +266,7 @@ def _links_among(claims: list[Candidate]) -> list[Candidate]:
 
 
 def _directness(claim: Candidate) -> int:
-    """Zero for a native root, one for a directory in another tool's root, two for a link there."""
+    """Return 0 for a native root, 1 for a directory in another tool's root, 2 for a link there."""
     skill, root, _ = claim
     return 0 if root.kind == "native" else 1 + os.path.islink(skill.location)
 

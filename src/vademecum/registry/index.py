@@ -1,4 +1,4 @@
-"""The index as a value: all usable skills, one a name, and the report of how they were found."""
+"""The index as a value: all usable skills, one per name, and the report of the scan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RootStatus = Literal["searched", "absent", "not-a-directory", "unreadable"]
 
 
 class LeftOut(Printable, frozen=True):
-    """A document or a place that is not in the index, and why.
+    """A document or directory that is not in the index, and why.
 
     >>> problem = Problem("missing-field", "error", "Missing required field in frontmatter: name", "name", 1)
     >>> LeftOut("user", "/skills/pdf/SKILL.md", (problem,)).reason.code
@@ -39,11 +39,11 @@ class LeftOut(Printable, frozen=True):
 
     @property
     def reason(self) -> Problem:
-        """The problem that decided it: the first error."""
+        """The decisive problem: the first error."""
         return next(problem for problem in self.problems if problem.severity == "error")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the place, the deciding reason, and all problems."""
+        """Return the path, the decisive reason, and all problems."""
         reason = self.reason
         return {
             "path": self.path,
@@ -56,7 +56,7 @@ class LeftOut(Printable, frozen=True):
 
 
 class RootReport(Printable, frozen=True):
-    """One root: whether it was searched, and what was in it."""
+    """One root: whether it was searched, and what it contains."""
 
     root: Root
     status: RootStatus
@@ -87,7 +87,7 @@ class Overridden(Printable, frozen=True):
 
 
 class Conflict(Printable, frozen=True):
-    """One name that several skills claim: which one has it, and which were overridden."""
+    """A name that several skills have: the skill that won it, and the overridden ones."""
 
     name: str
     source: str
@@ -96,7 +96,7 @@ class Conflict(Printable, frozen=True):
 
 
 class Report(Printable, frozen=True):
-    """Everything a scan has to say for itself; ``read`` counts documents not taken from the cache.
+    """The report of a scan; ``read`` counts the documents that were not in the cache.
 
     >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
     >>> report = build_index(BUILTIN_ROOT, IndexOptions()).report
@@ -117,7 +117,7 @@ class Report(Printable, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """How an index is built; ``cache`` is the directory it is remembered in, or ``None`` for nowhere.
+    """Options for building an index; ``cache`` is the directory of its cache, or ``None`` for no cache.
 
     >>> IndexOptions(reading=Reading(lenient=True)).cache is None
     True
@@ -131,7 +131,7 @@ class IndexOptions:
 
     @classmethod
     def of(cls, config: Config, context: Context) -> IndexOptions:
-        """Return the options that the configuration asks for."""
+        """Return the options that the configuration sets."""
         reading = Reading(
             lenient=config.lenient,
             block_angle_brackets=config.security.block_angle_brackets_in_frontmatter,
@@ -147,7 +147,7 @@ class IndexOptions:
 
 @dataclass(frozen=True)
 class SkillIndex:
-    """All usable skills, one a name, and the report of how they were found. It never changes.
+    """All usable skills, one per name, and the report of the scan. It never changes.
 
     >>> from vademecum import BUILTIN_ROOT, build_index
     >>> index = build_index(BUILTIN_ROOT, IndexOptions())
@@ -168,16 +168,16 @@ class SkillIndex:
         return len(self.skills)
 
     def __iter__(self) -> Iterator[Skill]:
-        """Go through the usable skills by name."""
+        """Iterate over the usable skills, sorted by name."""
         return iter(self.skills)
 
     @property
     def hash(self) -> str:
-        """A digest of the content that matters: the same skills give the same hash on any machine."""
+        """A digest of the skills: the same skills give the same hash on any machine."""
         return self.report.hash
 
     def get(self, name: str, *, source: str | None = None) -> Skill:
-        """Return the skill of that name, whatever its case.
+        """Return the skill with a name, ignoring case.
 
         Of several skills with one name, ``source``, ``source:name``, ``group/name``, a skill's id or the
         absolute path of its directory select one; ``mcp:server/name`` selects the skill of a server.
@@ -200,7 +200,7 @@ class SkillIndex:
             namesakes, namespace = self._by_name.get(comparable(name.strip()).casefold(), []), ""
         exact = [skill for skill in namesakes if skill.name == wanted]
         for skill in (*exact, *namesakes):
-            # The groups around it may be more than those that were named.
+            # The skill can be in more groups than were named.
             inside = not namespace or f"/{skill.namespace}".casefold().endswith(f"/{namespace}".casefold())
             if inside and source in {None, skill.source}:
                 return skill
@@ -221,7 +221,7 @@ class SkillIndex:
 
     @cached_property
     def _by_name(self) -> dict[str, list[Skill]]:
-        """The look-up by name, or by how a name was written before its repair; winners come first."""
+        """The skills by name, and by original name if it was repaired; winners come first."""
         names: dict[str, list[Skill]] = {}
         written: dict[str, list[Skill]] = {}
         for skill in (*self.skills, *self.shadowed):
@@ -236,12 +236,12 @@ class SkillIndex:
         return {os.path.realpath(skill.location): skill for skill in (*self.shadowed, *self.skills)}
 
     def fetch(self, skill: Skill) -> None:
-        """Get the files of a skill that comes from a server, and verify them; others have theirs already."""
+        """Fetch and verify the files of a skill from a server; do nothing for other skills."""
         if (get := self._fetches.get(skill.location)) is not None:
             get()
 
     def select(self, *, source: Source) -> tuple[Skill, ...]:
-        """Return the skills of one source, one a name, including those that another source overrides."""
+        """Return the skills of one source, one per name, including those that another source overrides."""
         chosen: dict[str, Skill] = {}
         for skill in (*self.skills, *self.shadowed):
             if skill.source == source:
@@ -249,7 +249,7 @@ class SkillIndex:
         return tuple(sorted(chosen.values(), key=lambda skill: skill.name))
 
     def for_model(self) -> tuple[Skill, ...]:
-        """Return the skills that a model may be told of."""
+        """Return the skills that a model may see."""
         return tuple(skill for skill in self.skills if not skill.controls.disable_model_invocation)
 
     def for_people(self) -> tuple[Skill, ...]:
@@ -257,7 +257,7 @@ class SkillIndex:
         return tuple(skill for skill in self.skills if skill.controls.user_invocable)
 
     def restricted(self, skills: Iterable[Skill], shadowed: Iterable[Skill] = ()) -> SkillIndex:
-        """Return an index of these skills and no others, without a report of the rest."""
+        """Return an index of only these skills, without a report of the rest."""
         report = structs.replace(self.report, ignored=(), conflicts=(), diagnostics=())
         return SkillIndex(
             tuple(skills), tuple(shadowed), report, self.roots, self.options, self.providers, self._fetches

@@ -1,4 +1,4 @@
-"""A small client of the protocol with a cap on every message and a deadline for every answer."""
+"""A small MCP client, with a cap on every message and a deadline for every answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Found = TypeVar("Found")
 
 
 class SourceFailed(VademecumError):
-    """A server cannot be reached, does not answer, or answers with something else."""
+    """A server cannot be reached, does not answer, or sends an invalid answer."""
 
     code = "source"
 
@@ -56,7 +56,7 @@ class _Declared(msgspec.Struct):
 
 
 class ServerConnection:
-    """One conversation with a server that has skills. A subclass carries the messages."""
+    """One connection to a server that has skills. A subclass transports the messages."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -75,7 +75,7 @@ class ServerConnection:
         self.close()
 
     def exchange(self, message: dict[str, Any], deadline: float) -> Iterator[_Message]:
-        """Send a message and yield what comes back until the caller has its answer."""
+        """Send a message and yield incoming messages until the caller has its answer."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class ServerConnection:
         raise NotImplementedError
 
     def _begin(self) -> _Declared:
-        """Shake hands, or send the version with every request if the server knows no handshake."""
+        """Do the handshake, or send the version with every request if the server has no handshake."""
         said = {"protocolVersion": HANDSHAKE, "capabilities": _ABLE, "clientInfo": _CLIENT}
         try:
             found = self.request("initialize", said, _Declared)
@@ -99,7 +99,7 @@ class ServerConnection:
         return found
 
     def request(self, method: str, params: Mapping[str, Any], kind: type[Found]) -> Found:
-        """Return the result of a request, which must be of that kind."""
+        """Return the result of a request, converted to ``kind``."""
         self._number += 1
         sent = dict(params) | ({"_meta": self._meta} if self._meta else {})
         message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": sent}
@@ -119,7 +119,7 @@ class ServerConnection:
 
 
 class ServerProcess(ServerConnection):
-    """A server that is started as a process and speaks on its standard streams."""
+    """A server that runs as a child process and uses its standard streams."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, cwd: str, seconds: float) -> None:
         super().__init__(seconds)
@@ -138,7 +138,7 @@ class ServerProcess(ServerConnection):
         self._buffer = bytearray()
 
     def exchange(self, message: dict[str, Any], deadline: float) -> Iterator[_Message]:
-        """Write one line, and yield the lines that come back."""
+        """Write one message, and yield the messages that come back."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(msgspec.json.encode(message) + b"\n")
@@ -168,7 +168,7 @@ class ServerProcess(ServerConnection):
         return line
 
     def close(self) -> None:
-        """End the process with everything that it started."""
+        """End the process and its children."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(OSError), self._process:  # closes its streams and waits for it
@@ -176,7 +176,7 @@ class ServerProcess(ServerConnection):
 
 
 class WebServer(ServerConnection):
-    """A server that is reached over HTTP; each message is a request."""
+    """A server reached over HTTP; each message is a request."""
 
     def __init__(self, url: str, *, token: str, seconds: float) -> None:
         super().__init__(seconds)

@@ -1,4 +1,4 @@
-"""MCP servers as sources of skills: what the user added, what each server announced, and its files."""
+"""MCP servers as sources of skills: the servers that the user added, their listings and their files."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Contents(msgspec.Struct):
 
 
 class _Listing(msgspec.Struct, frozen=True):
-    """The cached listing of a source, and the directory that its command is started in."""
+    """The cached listing of a source, and the working directory of its command."""
 
     address: str
     directory: str = "/"
@@ -80,20 +80,20 @@ class _Listing(msgspec.Struct, frozen=True):
 
 
 class McpSource:
-    """One server that the user added under a name of theirs."""
+    """One server that the user added, under the name that the user chose."""
 
     def __init__(self, name: str, context: Context, *, seconds: float = ANSWER_SECONDS) -> None:
-        """Take the server of that name; ``seconds`` is how long each of its answers may take."""
+        """Use the server of that name; ``seconds`` is the time limit for each of its answers."""
         self.name = name
         self._seconds = seconds
         self._context = context
         self._file = _directory(context) / f"{name}.json"
         cache = context.cache_directory() or context.home / ".cache" / "vademecum"
-        # The origin is as open as the names that users give.
+        # Users choose the name, so the type cannot list every source.
         self.root = Root(cache / "sources" / name, cast("Source", f"mcp:{name}"), priority=-1, explicit=False)
 
     def add(self, address: str, *, token: str = "") -> None:
-        """Keep the address, a command or a URL, after asking the server for its skills."""
+        """Store the address (a command or a URL), after asking the server for its skills."""
         if not is_plain(self.name):
             raise ConfigError(f"{self.name!r} is not a name for a source: use a-z, 0-9 and hyphens.")
         _check_address(address)
@@ -106,7 +106,7 @@ class McpSource:
         self._list(self._kept())
 
     def remove(self) -> None:
-        """Forget the source and its token."""
+        """Remove the source and its token."""
         self._kept()
         self._file.unlink()
         store = SecretStore(self._context)
@@ -115,7 +115,7 @@ class McpSource:
                 store.remove(secret)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the source as the commands print it."""
+        """Return the source in the form that commands print."""
         kept = self._kept()
         return {
             "name": self.name,
@@ -126,12 +126,12 @@ class McpSource:
         }
 
     def listing(self) -> tuple[tuple[ProvidedSkill, ...], tuple[Problem, ...], os.stat_result]:
-        """Return what the server announced when it was last asked."""
+        """Return the server's last announcement."""
         kept = self._kept()
         return kept.skills, kept.left_out, os.stat(self._file)
 
     def read(self, skill: ProvidedSkill) -> Iterator[tuple[ProvidedFile, bytes]]:
-        """Ask the server for the files of a skill, one after the other."""
+        """Fetch the files of a skill from the server, one at a time."""
         with self._connected(self._kept()) as server:
             for file in skill.files:
                 (content,) = server.request("resources/read", {"uri": file.uri}, _Contents).contents
@@ -140,7 +140,7 @@ class McpSource:
                 yield file, content.blob or (content.text or "").encode()
 
     def _list(self, asked: _Listing) -> None:
-        """Ask for all pages, and keep what they say."""
+        """Fetch all pages of the list, and store them."""
         entries: list[Any] = []
         cursor: str | None = ""
         with self._connected(asked) as server:
@@ -151,7 +151,7 @@ class McpSource:
                 if cursor is None or len(entries) > MAX_SKILLS:
                     break
         if cursor is not None:
-            raise SourceFailed(f"The list of {self.name} does not end: nothing of it is used.")
+            raise SourceFailed(f"The list of {self.name} does not end: none of it is used.")
         skills, left_out = _checked(entries)
         listing = _Listing(asked.address, asked.directory, time.time(), tuple(skills), tuple(left_out))
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ class McpSource:
 
 
 def sources(context: Context) -> list[McpSource]:
-    """Return the servers that the user added, by name."""
+    """Return the servers that the user added, sorted by name."""
     with contextlib.suppress(OSError):
         names = sorted(file.stem for file in _directory(context).glob("*.json"))
         return [McpSource(name, context) for name in names if is_plain(name)]
@@ -185,7 +185,7 @@ def sources(context: Context) -> list[McpSource]:
 
 
 def fetch_from_source(context: Context, name: str, aside: Path) -> str:
-    """Put the skill ``SERVER/NAME`` below ``aside``, each file verified; return the digest of its files."""
+    """Copy the skill ``SERVER/NAME`` below ``aside``, verify each file, and return the digest of all."""
     server, _, wanted = name.partition("/")
     source = McpSource(server, context)
     skills, _, _ = source.listing()
@@ -217,7 +217,7 @@ def _check_address(address: str) -> None:
 
 
 def _checked(entries: list[object]) -> tuple[list[ProvidedSkill], list[Problem]]:
-    """Return the entries that can be used, and why others cannot."""
+    """Return the usable entries, and the problems of the others."""
     skills: list[ProvidedSkill] = []
     problems: list[Problem] = []
     for entry in entries:
@@ -247,7 +247,7 @@ def _skill(raw: object) -> ProvidedSkill:
     listed = tuple(_file(entry.uri, file) for file in entry.resources)
     paths = {file.path for file in listed}
     if MANIFEST not in paths or len({path.casefold() for path in paths}) != len(listed):
-        raise _wrong(entry.uri, "does not announce SKILL.md, or a file twice")
+        raise _wrong(entry.uri, "does not announce SKILL.md, or announces a file twice")
     if len(listed) > MAX_FILES or sum(file.size for file in listed) > MAX_BYTES:
         raise _wrong(entry.uri, f"has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
     return ProvidedSkill(entry.uri, entry.frontmatter, listed)

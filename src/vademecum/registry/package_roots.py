@@ -1,4 +1,4 @@
-"""Roots that installed Python packages bring along, found without importing a package.
+"""Find the roots in installed Python packages, without importing a package.
 
 A package names a directory by an entry point of the group ``agent_skills``, such as ``acme.skills`` or
 ``acme:agent/skills``, or simply ships ``<package>/.agents/skills``.
@@ -26,7 +26,7 @@ def package_roots(wanted: Collection[str] | None) -> list[tuple[str, Path]]:
     names = None if wanted is None else set(map(canonicalize_name, wanted))
     found: set[tuple[str, Path]] = set()
     for distribution in distributions():
-        # The files of a broken installation can say anything; such a package brings no skills.
+        # The metadata of a broken installation can contain anything; such a package has no skills.
         with contextlib.suppress(TypeError, ValueError, KeyError, AttributeError, OSError):
             name = distribution.name
             if names is None or canonicalize_name(name) in names:
@@ -46,7 +46,7 @@ def _directories(distribution: Distribution) -> Iterator[Path]:
 
 def _below(package: str, relative: str) -> Iterator[Path]:
     try:
-        # For a top-level name this asks the finders where the package is; nothing of it runs.
+        # For a top-level name, the import system finds the package without running its code.
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return

@@ -1,4 +1,4 @@
-"""Skills that a source announced → skills of an index, and their files once they are needed."""
+"""Turn the skills that a source announced into skills of an index, and fetch their files when needed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def provided(provider: Provider) -> tuple[list[tuple[Skill, Signature, Fetch]], 
 
 
 def fetch(provider: Provider, skill: ProvidedSkill, place: Path) -> None:
-    """Get the files of a skill unless they are there, and verify each of them before any of them is used."""
+    """Fetch the files of a skill unless they exist, and verify all of them before one is used."""
     wanted = {file.path: file.sha256 for file in skill.files}
     if file_digests(str(place)) == dict(sorted(wanted.items(), key=lambda item: os.fsencode(item[0]))):
         return
@@ -57,12 +57,12 @@ def fetch(provider: Provider, skill: ProvidedSkill, place: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
         if set(file_digests(str(staging / "skill"))) != set(wanted):
-            raise IntegrityFailed(f"Not every file of {skill.uri} came.", code="source-lies")
+            raise IntegrityFailed(f"The source did not send every file of {skill.uri}.", code="source-lies")
         with contextlib.suppress(FileNotFoundError):
             os.rename(place, staging / "old")
         os.rename(staging / "skill", place)
     except OSError as error:
-        raise VademecumError(f"{skill.uri} cannot be kept in {place} ({error}).", code="source") from error
+        raise VademecumError(f"{skill.uri} cannot be stored in {place} ({error}).", code="source") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -90,7 +90,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _written(frontmatter: Mapping[str, Any]) -> bytes:
-    """Return frontmatter as a document, so that it is read by the rules for documents."""
+    """Return frontmatter as a document, so that the rules for documents apply."""
     lines = (
         f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}\n"
         for key, value in frontmatter.items()

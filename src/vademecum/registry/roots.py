@@ -1,4 +1,4 @@
-"""Which directories are searched for skills, in which order, and which servers are asked for them."""
+"""Choose the directories to search for skills, their order, and the servers to ask."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vademecum.context import Context
 if TYPE_CHECKING:
     from vademecum.registry.mcp_source import McpSource
 
-# What installing keeps in a root while it goes on.
+# Files of an unfinished installation in a root.
 JOURNAL, STAGING = ".journal.json", ".staging"
 
 Source = Literal["extra", "project", "user", "package", "builtin"]
@@ -53,7 +53,7 @@ class Root:
 def default_roots(
     context: Context, config: LoadedConfig, *, extra: Iterable[str | Path] = (), defaults: bool = True
 ) -> list[Root]:
-    """Return all roots of this place, highest first: named ones, then the levels in their order.
+    """Return all roots for a context, highest first: named ones, then the levels in their order.
 
     >>> from vademecum.config import LoadedConfig
     >>> place = Context(cwd=Path("/nonexistent/app"), home=Path("/nonexistent/me"), env={})
@@ -78,7 +78,7 @@ def default_roots(
 
 
 def directory_of(agent: Compatible, *, at_home: bool) -> str:
-    """Return where another agent looks for skills, below a project or below the home directory.
+    """Return the directory of another agent's skills, below a project or below the home directory.
 
     >>> directory_of("claude", at_home=True), directory_of("opencode", at_home=True)
     ('.claude/skills', '.config/opencode/skills')
@@ -87,7 +87,7 @@ def directory_of(agent: Compatible, *, at_home: bool) -> str:
 
 
 def ordered(roots: Sequence[Root]) -> list[Root]:
-    """Give roots that say no priority the one of their place: the first is the highest."""
+    """Give roots without a priority the one of their position: the first is the highest."""
     if any(root.priority for root in roots):
         return sorted(roots, key=lambda root: -root.priority)
     return [replace(root, priority=10 * (len(roots) - place)) for place, root in enumerate(roots)]
@@ -100,7 +100,7 @@ def _of_level(
     known: Mapping[str, tuple[str, ...]],
     settings: Config,
 ) -> list[Root]:
-    """Native roots first, nearest first; then those of the configuration; then other tools' roots."""
+    """Return the roots of a level: native ones, nearest first; configured ones; other tools' roots."""
     native = [Root(place / path, source, explicit=False) for place in places for path in _NATIVE]
     compatible = [
         Root(place / path, source, kind=kind, explicit=False)
@@ -116,14 +116,14 @@ def _of_packages(settings: Config) -> list[Root]:
     chosen = settings.package_skills
     if not chosen:
         return []
-    from vademecum.registry.package_roots import package_roots  # noqa: PLC0415 - 40 ms, only for those who turn it on
+    from vademecum.registry.package_roots import package_roots  # noqa: PLC0415 - 40 ms, only if it is on
 
     wanted = chosen if isinstance(chosen, tuple) else None
     return [Root(path, "package", kind=name, explicit=False) for name, path in package_roots(wanted)]
 
 
 def _without_repeats(roots: Iterable[Root]) -> list[Root]:
-    """Return each directory once: where a named root is also a default one, the default's source is kept."""
+    """Return each directory once: if a named root is also a default one, keep the default's source."""
     by_path: dict[str, Root] = {}
     for root in roots:
         real = os.path.realpath(root.path)
@@ -136,12 +136,12 @@ def _without_repeats(roots: Iterable[Root]) -> list[Root]:
 
 
 def needs_recovery(root: Path) -> bool:
-    """Return whether a change of the installed skills was cut short, so that something must be finished."""
+    """Return whether a change of the installed skills was interrupted and must be finished."""
     return os.path.exists(f"{root}/{JOURNAL}") or os.path.isdir(f"{root}/{STAGING}")
 
 
 def added_sources(context: Context) -> list[McpSource]:
-    """Return the servers that the user added; what speaks to them is imported only if there are any."""
+    """Return the servers that the user added; the client is imported only if there are any."""
     if not os.path.isdir(context.home / ".agent" / "sources"):
         return []
     from vademecum.registry.mcp_source import sources  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""One root → the documents in it: where they are, and what could not be looked at."""
+"""Find the documents in one root, and what could not be searched."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from operator import attrgetter
 from vademecum.config import ScanSettings
 from vademecum.skill.skill import MANIFEST, Problem
 
-# Directories that never hold skills and can be huge.
+# Directories that never contain skills and can be huge.
 _PASSED_OVER = frozenset({"node_modules", "__pycache__"})
 _SPELLINGS = frozenset(map("".join, product(*((c.upper(), c.lower()) for c in MANIFEST))))
 
 
-# What identifies a version of a file: the time of its last change, that of its inode, size and inode.
+# Identifies a version of a file: the times of its last change and of its inode's, its size and inode.
 Signature = tuple[int, int, int, int]
-# A document: its directory below the root, its file's name and its signature. Plain tuples of plain values,
-# because there can be a hundred thousand of them: the garbage collector soon passes them over.
+# A document: its directory below the root, its file's name and its signature. Plain tuples of plain values:
+# there can be a hundred thousand of them, and the garbage collector soon ignores such tuples.
 Found = tuple[str, str, Signature]
 
 
@@ -29,7 +29,7 @@ def signature_of(about: os.stat_result) -> Signature:
 
 
 class Walk:
-    """A walk through one root, never below a document: its documents, and what could not be looked at.
+    """A walk through one root, never below a document: its documents, and what could not be searched.
 
     An unchanged tree costs one listing for each group of skills and one ``stat`` for each skill.
     """
@@ -47,14 +47,14 @@ class Walk:
         try:
             about = os.stat(root)
         except OSError:
-            return  # the root went away between two looks: nothing is in it
+            return  # the root was removed meanwhile: it contains nothing
         self._entered.add((about.st_dev, about.st_ino))
         self._visit("", root, 0)
         if self._first_beyond:
             self.obstacles.append((self._first_beyond, Problem("too-many", "error", self._beyond())))
 
     def _beyond(self) -> str:
-        """Say what the limit on directories hid; those beyond it are counted up to as many again."""
+        """Return what the limit on directories hid. Those beyond it are counted up to twice the limit."""
         most = self._settings.max_directories
         least = "at least " if self._directories_left < -most else ""
         hidden = f"{least}{self._hidden:,} {'skill was' if self._hidden == 1 else 'skills were'} not read"
@@ -64,11 +64,11 @@ class Walk:
         )
 
     def _visit(self, directory: str, path: str, depth: int) -> None:
-        """Take the document of a directory, at the price of one ``stat``, or look through the directory."""
+        """Take the document of a directory, which costs one ``stat``, or else list the directory."""
         document = f"{path}/{MANIFEST}"
         try:
             about = self._stat(document)
-        except FileNotFoundError:  # no document, another spelling, or a link to nowhere: the listing tells
+        except FileNotFoundError:  # no document, another spelling, or a link to nowhere: list the directory
             self._list(directory, path, depth)
         except OSError as error:
             self._object(document, *_unreachable(document, error))
@@ -76,7 +76,7 @@ class Walk:
             self._take(directory or ".", MANIFEST, document, about)
 
     def _list(self, directory: str, path: str, depth: int) -> None:
-        """Look through a directory without a document of the usual name."""
+        """Search a directory without a document of the usual name."""
         if depth > self._settings.max_depth:
             limit = f"lies deeper than {self._settings.max_depth} directories: raise scan.max_depth"
             self._object(path, "too-deep", f"{path} {limit}")
@@ -85,7 +85,7 @@ class Walk:
             with os.scandir(path) as listing:
                 entries = sorted(listing, key=attrgetter("name"))
         except FileNotFoundError:
-            return  # it went away between two looks
+            return  # it was removed meanwhile
         except OSError as error:
             self._object(path, "unreadable-directory", _cannot("list", path, error))
             return
@@ -115,17 +115,17 @@ class Walk:
 
     def _take(self, directory: str, file: str, path: str, about: os.stat_result) -> None:
         if stat.S_ISLNK(about.st_mode):
-            why = "is a link, and scan.follow_links is off: replace it by a file"
+            why = "is a link, and scan.follow_links is off: replace it with a file"
             self._object(path, "link", f"{path} {why}")
         elif not stat.S_ISREG(about.st_mode):
-            self._object(path, "not-a-file", f"{path} is not a plain file: replace it by one")
+            self._object(path, "not-a-file", f"{path} is not a plain file: replace it with one")
         elif self._directories_left >= 0:
             self.documents.append((directory, file, signature_of(about)))
         else:
             self._hidden += 1
 
     def _leads_to_new_directory(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether to follow a link: to each directory once, so that loops and detours end."""
+        """Return whether to follow a link: to each directory once, so that loops end."""
         path = entry.path
         try:
             about = entry.stat()
@@ -137,7 +137,7 @@ class Walk:
             self._object(path, *_unreachable(path, error))
             return False
         if not self._settings.follow_links:
-            why = "is a link, and scan.follow_links is off: replace it by a directory"
+            why = "is a link, and scan.follow_links is off: replace it with a directory"
             self._object(path, "link", f"{path} {why}")
         elif entered:
             why = "links to a directory that is searched already: remove the link"
@@ -146,7 +146,7 @@ class Walk:
         return self._settings.follow_links and not entered
 
     def _is_around(self, path: str, identity: tuple[int, int]) -> bool:
-        """Return whether the directory of that identity is one of those that lead to ``path``."""
+        """Return whether the directory of that identity contains ``path``."""
         while len(path := os.path.dirname(path)) >= len(self._root):
             about = os.stat(path)
             if (about.st_dev, about.st_ino) == identity:

@@ -1,1 +1,1 @@
-"""Events ↔ disk: the record of what was done."""
+"""Events ↔ disk: write and read the records of runs."""

@@ -1,4 +1,4 @@
-"""Writing a run down: events appended one by one, full texts by their hash, a summary at the end."""
+"""Record a run: append events one by one, store full texts by hash, and write a summary at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVENTS, SUMMARY, INDEX, FINAL = "events.jsonl", "run.json", "index.json", "final
 OBSERVATIONS = "observations"
 SHARED = ".index"
 MAX_RECORDED_CHARS = 2000
-# Of a text that is to be cut, so much is searched for secrets; of a list, so many items stay.
+# How much of a text to cut is searched for secrets, and how many items of a list are kept.
 MAX_MASKED_CHARS = 50_000
 MAX_ITEMS = 100
 
@@ -47,7 +47,7 @@ Listener = Callable[["Event"], None]
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One thing that happened: its number in the run, when, of which type, and what belongs to it."""
+    """One event of a run: its number, time, type and data."""
 
     number: int
     time: float
@@ -56,19 +56,19 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def runs_directory(context: Context) -> Path:
-    """Return the directory of the runs of this project."""
+    """Return the directory of the project's runs."""
     return context.agent_directory / "runs"
 
 
 def check_place(directory: Path) -> None:
-    """Refuse links: a repository may ship them, and what we write, read or delete must not be elsewhere."""
+    """Refuse links: a repository can contain them, and we must not write, read or delete files elsewhere."""
     for part in (directory.parent, directory):
         if part.is_symlink():
             raise ConfigError(f"{part} is a link: make it a directory, so that records stay in the project.")
 
 
 def new_run(directory: Path, *, clock: Callable[[], float] = time.time) -> Path:
-    """Make the directory of a new run; its name is the run's id, and sorts by time."""
+    """Create the directory of a new run; its name is the run's id, and sorts by time."""
     now = clock()
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     place = directory / f"{moment}-{int(now * 1000) % 1000:03}{os.urandom(2).hex()}"
@@ -82,10 +82,10 @@ def new_run(directory: Path, *, clock: Callable[[], float] = time.time) -> Path:
 
 
 def masked(text: str, secrets: Secrets, *, name: str = "", most: int | None = None) -> str:
-    """Return a text without the known values and without what looks like a key.
+    """Return a text without known secrets and without anything that looks like a key.
 
-    It is masked whole if its own ``name`` says that it is a secret, such as that of a header. If ``most`` is
-    given, it is cut to so many characters once it is masked.
+    The whole text is masked if its ``name``, such as a header's, is that of a secret. If ``most`` is given,
+    the masked text is cut to that many characters.
 
     >>> masked("used correct-horse and Bearer abcdefgh12", Secrets({"MY_API_KEY": "correct-horse"}))
     'used [secret] and Bearer [secret]'
@@ -99,7 +99,7 @@ def masked(text: str, secrets: Secrets, *, name: str = "", most: int | None = No
     shown = _KNOWN.sub(lambda found: (found["lead"] or "") + MASK, shown)
     if most is not None and (len(shown) > most or len(text) > MAX_MASKED_CHARS):
         shown = f"{shown[:most]}…"
-    # Half a character, as the name of a file may contain it, cannot be written.
+    # Half a character, which the name of a file can contain, cannot be written.
     return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()
 
 
@@ -121,7 +121,7 @@ def masked_values(value: Any, secrets: Secrets, *, name: str = "", most: int | N
 
 
 class Record:
-    """The record of one run. Each event is on disk, whole, before the next thing happens."""
+    """The record of one run. Each event is completely on disk before anything else happens."""
 
     def __init__(
         self,
@@ -130,16 +130,24 @@ class Record:
         secrets: Secrets,
         listener: Listener | None = None,
         clock: Callable[[], float] = time.time,
+        after: int | None = None,
     ) -> None:
+        """Begin the record of a run, or take up that of a run which is over, ``after`` its last event."""
         self.place = place
         self.run_id = place.name
         self.secrets = secrets
         self._listener = listener
         self._clock = clock
-        self._number = 0
-        self._lock = threading.Lock()  # calls of one run may be done side by side
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._file: int | None = os.open(place / EVENTS, flags, 0o600)
+        self._number, self._is_finished = after or 0, after is not None
+        self._lock = threading.Lock()  # calls of one run can be concurrent
+        self._file: int | None = None
+        self.open()
+
+    def open(self) -> None:
+        """Open the file, again if it was closed."""
+        if self._file is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(self.place / EVENTS, flags, 0o600)
 
     @property
     def is_closed(self) -> bool:
@@ -151,7 +159,7 @@ class Record:
         self._append(type_, [self._encoded(data)])
 
     def add_bounded(self, type_: str, **data: Any) -> None:
-        """Append one event in which long texts and lists are cut, after secrets were removed."""
+        """Append one event without secrets, with long texts and lists cut."""
         self._append(type_, [self._encoded(data, most=MAX_RECORDED_CHARS)])
 
     def add_encoded(self, type_: str, rows: Sequence[bytes]) -> None:
@@ -162,7 +170,7 @@ class Record:
         return _ENCODER.encode(masked_values(data, self.secrets, most=most))
 
     def _append(self, type_: str, rows: Sequence[bytes]) -> None:
-        """Write an event for each row as a whole line, or nothing of them."""
+        """Write one complete line for each row, or none of them."""
         lines = []
         with self._lock:
             now, first = self._clock(), self._number + 1
@@ -190,12 +198,12 @@ class Record:
                 self._listener(Event(number, now, type_, msgspec.json.decode(data)))
 
     def passing(self, type_: str, **data: Any) -> None:
-        """Tell the listener of something that is not written down, such as a piece of text."""
+        """Tell the listener of something that is not recorded, such as a piece of text."""
         if self._listener is not None:
             self._listener(Event(0, self._clock(), type_, data))
 
     def keep(self, text: str) -> str:
-        """Keep a whole text, once, and return where: ``observations/<sha256>.txt``."""
+        """Store a whole text once, and return its path: ``observations/<sha256>.txt``."""
         data = masked(text, self.secrets).encode()
         name = f"{OBSERVATIONS}/{hashlib.sha256(data).hexdigest()}.txt"
         path = self.place / name
@@ -204,14 +212,14 @@ class Record:
         return name
 
     def snapshot(self, digest: str, content: Any) -> None:
-        """Keep the index of this run; runs of the same index share one file."""
+        """Store the index of this run; runs with the same index share one file."""
         shared = self.place.parent / SHARED / f"{digest.removeprefix('sha256:')}.json"
         try:
             data = msgspec.json.encode(content)
-        except UnicodeEncodeError:  # half a character, as a path may contain it
+        except UnicodeEncodeError:  # half a character, which a path can contain
             data = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
         try:
-            # What lies there may have come with the project: it is shared only if it is the same.
+            # An existing file may have come with the project: it is shared only if its content is the same.
             if shared.parent.is_symlink() or (shared.exists() and shared.read_bytes() != data):
                 raise FileExistsError
             if not shared.exists():
@@ -221,18 +229,17 @@ class Record:
             write_atomic(self.place / INDEX, data)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write the last event, the answer and the summary, and close; what is closed already stays so."""
-        if self.is_closed:
-            return
-        self.add(
-            "run_finished", **{key: summary[key] for key in ("status", "stop_reason", "answer", "stats")}
-        )
-        write_atomic(self.place / FINAL, masked(str(summary["answer"]), self.secrets).encode())
-        write_atomic(self.place / SUMMARY, self._encoded({"run_id": self.run_id, **summary}))
+        """Write the end of the run, its answer and its summary, once, and close."""
+        if not (self._is_finished or self.is_closed):
+            told = {key: summary[key] for key in ("status", "stop_reason", "answer", "stats")}
+            self.add("run_finished", **told)
+            self._is_finished = True
+            write_atomic(self.place / FINAL, masked(str(summary["answer"]), self.secrets).encode())
+            write_atomic(self.place / SUMMARY, self._encoded({"run_id": self.run_id, **summary}))
         self.close()
 
     def close(self) -> None:
-        """Let go of the file: its number may be another file's from now on."""
+        """Close the file; its descriptor can belong to another file afterwards."""
         descriptor, self._file = self._file, None
         if descriptor is not None:
             with contextlib.suppress(OSError):

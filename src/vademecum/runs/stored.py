@@ -1,4 +1,4 @@
-"""Reading runs back: whole, without what was cut short, or as a timeline of what mattered in them."""
+"""Read records of runs: all events except an incomplete last line, or a timeline of the important ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SIGNS: dict[Mark, tuple[str, str]] = {
     "end": ("■", "bold"),
     "note": ("·", "dim"),
 }
-# Events that are told in the words of their own fields.
+# Events whose title and text are made of their fields.
 _TOLD: dict[str, tuple[Mark, str, str]] = {
     "run_started": ("start", "asked: {request}", "model {model}, {skills} skills"),
     "approval_asked": ("asked", "asked for approval: {wanted}", "{reason}\n{about}"),
@@ -47,7 +47,7 @@ _TOLD: dict[str, tuple[Mark, str, str]] = {
 
 
 class PastRun(msgspec.Struct, frozen=True):
-    """One run as its record tells it."""
+    """One run, as recorded."""
 
     run_id: str
     place: str
@@ -68,22 +68,24 @@ class PastRun(msgspec.Struct, frozen=True):
 
     @property
     def status(self) -> str:
-        """How it ended; ``unfinished`` when it did not get that far."""
+        """How the run ended; ``unfinished`` if its record has no end."""
         return self._told("run_finished", "status") or "unfinished"
 
     @property
     def answer(self) -> str:
-        """The answer, if there is one."""
+        """The answer, or an empty text."""
         return self._told("run_finished", "answer")
 
     @property
     def seconds(self) -> float:
-        """From the first event to the last."""
-        return self.events[-1].time - self.events[0].time if self.events else 0.0
+        """The seconds from the first event to the end of the run, or to the last event if it has none."""
+        if not self.events:
+            return 0.0
+        return (self.first("run_finished") or self.events[-1]).time - self.events[0].time
 
 
 class RunOutput(msgspec.Struct, frozen=True):
-    """A file that a script or command left, as the record lists it."""
+    """A file that a script or command left, as recorded."""
 
     path: str
     file: str
@@ -94,7 +96,7 @@ class RunOutput(msgspec.Struct, frozen=True):
 
 
 def outputs_of(event: Event, place: str) -> tuple[RunOutput, ...]:
-    """Return the outputs that an event lists, as far as they are in the record of that run."""
+    """Return the outputs that an event lists, if they are in the record of that run."""
     result = event.data.get("result")
     listed = result.get("outputs", ()) if event.type == "tool_called" and isinstance(result, dict) else ()
     found = []
@@ -107,7 +109,7 @@ def outputs_of(event: Event, place: str) -> tuple[RunOutput, ...]:
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One step that would be different now: at which event, what it was, what it would be."""
+    """One step that would be different now: its event, the recorded result, and the new one."""
 
     event: int
     what: str
@@ -116,14 +118,14 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """How many steps of a run were compared, and which of them would be different now."""
+    """The number of compared steps of a run, and those that would be different now."""
 
     compared: int
     differences: tuple[Difference, ...]
 
 
 def run_ids(directory: Path) -> list[str]:
-    """Return the ids of all runs in a directory, the oldest first."""
+    """Return the ids of all runs in a directory, oldest first."""
     try:
         names = os.listdir(directory)
     except OSError:
@@ -138,7 +140,7 @@ def run_ids(directory: Path) -> list[str]:
 
 
 def read_run(directory: Path, run_id: str) -> PastRun:
-    """Return one run; a last line that was cut short is left out."""
+    """Return one run, without an incomplete last line."""
     place = contained(directory, run_id)
     check_place(directory)
     try:
@@ -161,9 +163,9 @@ def read_run(directory: Path, run_id: str) -> PastRun:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the timeline: when, its mark, its title, and what can be unfolded below it.
+    """One line of the timeline: its time, mark and title, and the text below it.
 
-    ``rule`` says why it was allowed or refused.
+    ``rule`` is the reason why it was allowed or refused.
     """
 
     number: int
@@ -220,7 +222,7 @@ def _entry(event: Event) -> tuple[Mark, str, str] | None:  # noqa: PLR0912 - one
         case "tool_called":
             return _called(data)
         case "charter":
-            return "note", f"charter {str(data['digest'])[:19]}… holds, {data['skills']} skills", ""
+            return "note", f"charter {str(data['digest'])[:19]}… is in force, {data['skills']} skills", ""
         case "charter_asked":
             mark, verdict = ("ok", "lets") if data["allowed"] else ("refused", "does not let")
             return mark, f"the charter {verdict} it be selected: {data['skill']}", _reasons(data)

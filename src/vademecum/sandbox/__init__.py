@@ -1,1 +1,1 @@
-"""A command → the same command, in a place where it can do no harm."""
+"""Run a command where it can do no harm."""

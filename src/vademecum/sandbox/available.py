@@ -1,7 +1,7 @@
-"""The ways to confine a command: bubblewrap, Landlock, and not at all; and which of them works here.
+"""The ways to confine a command: bubblewrap, Landlock, or none; and a test which of them work here.
 
-Landlock and no confinement start the command through a supervisor of ours. bubblewrap gives it namespaces of
-its own, so that what it may not see is not there. Whether one works is found out by running something in it.
+Landlock and no confinement start the command through our supervisor. bubblewrap gives it its own namespaces,
+in which hidden files do not exist. A sandbox is tested by running a command in it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from vademecum.sandbox.process import Ended, Streams, run_command
 from vademecum.sandbox.seccomp import filter_of
 
 Real = Literal["bubblewrap", "landlock"]
-# Opening for appending changes nothing; whoever may do that to the last file owns the machine.
+# Opening for appending changes nothing; being able to do that with the last file means owning the machine.
 _PROBE = """
 if cat "$1" 2>/dev/null; then exit 7; fi
 if (echo x >"$1") 2>/dev/null; then exit 8; fi
@@ -58,16 +58,16 @@ _PROXY_VARIABLES = {
     "NODE_USE_ENV_PROXY": "1",
 }
 
-MIN_LANDLOCK = 3  # before that, files could be emptied anywhere
+MIN_LANDLOCK = 3  # before, files could be truncated anywhere
 
-# Landlock's rights: list a directory; read and execute; everything but making devices.
+# Landlock's rights: list a directory; read and execute; everything except making devices.
 _LIST, _READ, _WRITE = 0b1000, 0b1101, 0xFFFF & ~((1 << 6) | (1 << 11))
 
 _PROC_FILES = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")
 _PROC_SYS = ("kernel/osrelease", "kernel/ostype", "kernel/version", "kernel/random", "vm/overcommit_memory")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
-# The start of the interpreter is most of the cost: no `site`, and compiled modules are looked for first.
+# The start of the interpreter takes most of the time: without `site`, and compiled modules come first.
 _PROGRAM = """
 import marshal, sys
 sys.path.reverse()
@@ -78,11 +78,11 @@ exec(code, program)
 program["main"](job)
 """
 
-# It needs a time for binds that grows with the square of their number: 25 ms for 100, a second for 1,000.
+# The time for binds grows with the square of their number: 25 ms for 100, a second for 1,000.
 MAX_PARTS = 150
-MAX_WORDS = 8000  # bwrap itself takes no more than 9,000
-# bwrap's own way to die with its parent leaves a moment in which one half of it outlives the other. So a
-# guard beside it, in the same process group, reads from our lifeline and ends the group when that does; so
+MAX_WORDS = 8000  # bwrap itself accepts at most 9,000
+# bwrap's own option to die with its parent leaves a moment in which one half of it outlives the other.
+# Therefore a guard in the same process group reads from our lifeline, and kills the group when it closes; so
 # does the end of either half.
 _GUARDED = """
 exec {n}<&0 </dev/null
@@ -95,9 +95,9 @@ kill -9 0
 """
 _OPTIONS = ("--unshare-all", "--die-with-parent", "--hostname", "sandbox", "--cap-drop", "ALL")
 
-# For Landlock: a path, the rights below it, and whether it may be a link.
+# For Landlock: a path, the rights below it, and whether it can be a link.
 _Rule = tuple[str, int, bool]
-# A part of a directory with hidden paths: shown whole, passed on the way to a hidden path, or a link.
+# A part of a directory with hidden paths: shown whole, on the way to a hidden path, or a link.
 _Part = tuple[str, Literal["whole", "passed", "link"]]
 
 
@@ -108,7 +108,7 @@ class Unconfined:
     hides = False
 
     def launch(self, argv: list[str], jail: Jail, *, stdin: int | None = None) -> Launch:
-        """Prepare the supervisor, which is told what to do through a file without a name."""
+        """Prepare the supervisor, which reads its job from a file without a name."""
         if jail.hidden and not self.hides:
             raise SandboxFailed(f"{self.name} cannot hide files: copy what the command may read.")
         job = {"argv": argv, "directory": str(jail.directory), "environment": _environment_of(jail)}
@@ -122,13 +122,13 @@ class Unconfined:
 
 
 class Landlock(Unconfined):
-    """The kernel's own rules on files, with a filter on system calls for what they do not cover."""
+    """The kernel's rules for files, with a filter on system calls for what they do not cover."""
 
     name = "landlock"
     hides = True
 
     def __init__(self, version: int | None = None) -> None:
-        """Use what the kernel has, or do as an older kernel would need it."""
+        """Use the kernel's version, or an older ``version``."""
         found = supervise.landlock_version()
         self._version = found if version is None else min(version, found)
         if self._version < MIN_LANDLOCK:
@@ -145,10 +145,10 @@ class Landlock(Unconfined):
 
 
 def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> list[_Rule]:
-    """Return Landlock's rules for a jail, and for more paths of the sandbox's own.
+    """Return Landlock's rules for a jail, and for further paths of the sandbox itself.
 
-    Landlock cannot take a right away below a path, so a directory on the way to a hidden path can only be
-    listed, and everything beside that way is allowed by itself.
+    Landlock cannot remove a right below a path. Therefore a directory on the way to a hidden path can only be
+    listed, and everything beside that way gets its own rule.
     """
     hidden = _real_hidden(jail)
     found: list[_Rule] = []
@@ -165,7 +165,7 @@ def _rules_of(jail: Jail, readable: Iterable[str], writable: Iterable[str]) -> l
 
 
 def _pipes() -> tuple[tuple[int, int, int], tuple[FileIO, FileIO, FileIO]]:
-    """Make the pipes for status, lifeline and release: the ends for the sandbox, and those that we keep."""
+    """Make the pipes for status, lifeline and release; return the sandbox's ends and ours."""
     status, speak = os.pipe()
     lifeline, hold = os.pipe()
     wait, release = os.pipe()
@@ -175,9 +175,9 @@ def _pipes() -> tuple[tuple[int, int, int], tuple[FileIO, FileIO, FileIO]]:
 def _program(
     job: dict[str, object], jail: Jail, *descriptors: int
 ) -> tuple[list[str], list[int], socket.socket | None]:
-    """Return words that run our program with a job and these descriptors, and the ones to pass on besides.
+    """Return words that run our program with a job and these descriptors, and further ones to pass on.
 
-    The last is a socket from which the listening one comes, if the jail has a proxy.
+    The last value is a socket that receives the listening one, if the jail has a proxy.
     """
     job, passed, outer = job | {"network": jail.network != "none", "port": PROXY_PORT}, [], None
     if isinstance(jail.network, ByProxy):
@@ -191,7 +191,7 @@ def _program(
 
 
 class Bubblewrap:
-    """The command sees its own files, processes and (no) network; the rest of the machine does not exist."""
+    """Namespaces: the command sees its own files, processes and network (if any), and nothing else."""
 
     name = "bubblewrap"
     hides = True
@@ -203,17 +203,17 @@ class Bubblewrap:
         self._bwrap = found
 
     def launch(self, argv: list[str], jail: Jail, *, stdin: int | None = None) -> Launch:
-        """Prepare bwrap, which waits inside until its limits are set, with a filter on system calls.
+        """Prepare bwrap with a filter on system calls; inside, it waits until its limits are set.
 
-        For a proxy, for rules of Landlock and for very many words, a program of ours becomes the command
-        inside. It opens its own libraries before it confines itself, so they need no rules.
+        For a proxy, for Landlock's rules and for very many words, our program runs inside and becomes the
+        command. It opens its own libraries before it confines itself, so they need no rules.
         """
         sockets = "proxy" if isinstance(jail.network, ByProxy) else jail.network
         program = filter_of(sockets, landlock=None)
         ours = sockets == "proxy" or len(argv) > MAX_WORDS
         shown = replace(jail, readable=(*own_python().readable, *jail.readable)) if ours else jail
         binds, rules = _binds_of(shown), []
-        if binds is None:  # then mounted directories are shown where they are, with a link at their names
+        if binds is None:  # then mounted directories are shown in place, with links at their names
             ours, rules = True, _rules(jail)
             readable = (*own_python().readable, *jail.readable, *(mount.source for mount in jail.mounted))
             binds = _binds_of(replace(jail, readable=readable, mounted=(), hidden=()))
@@ -245,13 +245,13 @@ class Bubblewrap:
 
 
 def _rules(jail: Jail) -> list[_Rule]:
-    """Return Landlock's rules, if these must hide files."""
+    """Return Landlock's rules, which must hide files here."""
     if supervise.landlock_version() < MIN_LANDLOCK:
         raise SandboxFailed(
             f"bubblewrap alone can show no more than {MAX_PARTS} files and directories beside hidden ones: "
             "copy what the command may read."
         )
-    # A rule for a directory is also one for what is shown below it, and these two are one directory.
+    # A rule for a directory also applies to what is shown below it, and these two are one directory.
     shared = ("/tmp", "/dev/shm")  # noqa: S108
     below = any(path.startswith(("/tmp/", "/dev/shm/")) for path in _real_hidden(jail))  # noqa: S108
     writable = ["/dev", *(() if jail.shared is None or below else shared)]
@@ -259,7 +259,7 @@ def _rules(jail: Jail) -> list[_Rule]:
 
 
 def _guard(passed: list[int], stdin: int | None) -> list[str]:
-    """Return the words before bwrap's that put a guard beside it.
+    """Return the words before bwrap's that start a guard beside it.
 
     A shell can name only descriptors of one digit, so the standard input is opened by its path.
     """
@@ -269,17 +269,17 @@ def _guard(passed: list[int], stdin: int | None) -> list[str]:
 
 
 def _binds_of(jail: Jail) -> list[str] | None:
-    """Return the options; ``None`` if too many files lie beside hidden ones to show each by itself.
+    """Return the options, or ``None`` if there are too many files beside hidden ones to show each.
 
-    A directory with hidden paths is shown as an empty one that cannot be written to, in which everything is
-    put that is not hidden. So a hidden path does not exist, whatever happens to it outside.
+    A directory with hidden paths is shown as an empty, read-only one, into which everything that is not
+    hidden is bound. Therefore a hidden path does not exist, whatever happens to it outside.
     """
     hidden = _real_hidden(jail)
     links = _links_of(jail)
     words, last, count = [word for path in links for word in ("--symlink", os.readlink(path), path)], [], 0
     if jail.shared is not None:
         words += ["--bind", str(jail.shared), "/tmp", "--bind", str(jail.shared), "/dev/shm"]  # noqa: S108
-    # What lies below another path comes after it, on top.
+    # A path below another comes after it, on top.
     places = (shown for shown in _places(jail) if shown[2] not in links)
     for option, source, place in sorted(places, key=lambda shown: shown[2].count("/")):
         parts = _parts_of(source, hidden) if hidden else None
@@ -313,7 +313,7 @@ def _links_of(jail: Jail) -> list[str]:
 
 
 def _places(jail: Jail) -> Iterator[tuple[str, str, str]]:
-    """Yield what is shown: bwrap's option, a path of the machine, and where the command finds it."""
+    """Yield what is shown: bwrap's option, a path of the machine, and its path for the command."""
     for system in _system_paths(jail.network):
         yield "--ro-bind-try", system, system
     for path in jail.readable:
@@ -330,11 +330,11 @@ def _places(jail: Jail) -> Iterator[tuple[str, str, str]]:
 
 
 def _check_fifos(jail: Jail) -> None:
-    """Refuse mounted directories with a FIFO, to which a command could write although they are read-only."""
+    """Refuse mounted directories with a FIFO: a command could write to it, although they are read-only."""
     hidden = _real_hidden(jail)
     todo = [os.path.realpath(mount.source) for mount in jail.mounted]
     while todo:
-        # What we cannot read, the command cannot read either.
+        # If we cannot read it, the command cannot either.
         with contextlib.suppress(OSError), os.scandir(todo.pop()) as listing:
             for entry in listing:
                 if entry.is_file(follow_symlinks=False) or entry.path in hidden:
@@ -354,7 +354,7 @@ def _real_hidden(jail: Jail) -> frozenset[str]:
 def _parts_of(directory: str, hidden: frozenset[str]) -> list[_Part] | None:
     """Return the parts of a directory that are not hidden, or ``None`` if nothing in it is hidden.
 
-    Their paths are real ones. What is not a file, directory or link, such as a FIFO, is left out.
+    Their paths are real ones. Anything except files, directories and links, such as a FIFO, is left out.
     """
     real = os.path.realpath(directory)
     inside = [path for path in hidden if path == real or path.startswith(f"{real.rstrip('/')}/")]
@@ -384,7 +384,7 @@ def _system_paths(network: Network) -> list[str]:
 
 
 def _environment_of(jail: Jail) -> dict[str, str]:
-    """Return the variables of a command, with those that name its proxy."""
+    """Return the environment of a command, with the variables for its proxy."""
     return jail.environment | (_PROXY_VARIABLES if isinstance(jail.network, ByProxy) else {})
 
 
@@ -401,7 +401,7 @@ class Probe:
 
 @cache
 def probe(name: Real) -> Probe:
-    """Try a sandbox: a command must run in it, and must not get at a file it was not given."""
+    """Try a sandbox: a command must run in it, and must not reach a file that it was not given."""
     try:
         sandbox = _KINDS[name]()
         ended = _tried(sandbox)
@@ -417,7 +417,7 @@ def probe(name: Real) -> Probe:
 
 @cache
 def network_by_host_problem(name: Real) -> str:
-    """Return why a sandbox that works cannot give a command a network by host; nothing if it can."""
+    """Return why a working sandbox cannot limit the network by host; an empty text if it can."""
     found = probe(name)
     if found.sandbox is None:
         return found.problem
@@ -432,7 +432,7 @@ def network_by_host_problem(name: Real) -> str:
 
 
 def _tried(sandbox: Sandbox, network: Network = "none") -> Ended:
-    """Run a command that ends with 0 if the sandbox keeps it from what it must not do."""
+    """Run a command that exits with 0 if the sandbox confines it."""
     with tempfile.TemporaryDirectory(prefix="vade-probe-") as name:
         place = Path(name)
         work, canary = place / "work", place / "canary"
@@ -444,7 +444,7 @@ def _tried(sandbox: Sandbox, network: Network = "none") -> Ended:
 
 
 def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
-    """Return the sandbox that was asked for, or the best that works; ``none`` only if asked for by name."""
+    """Return the requested sandbox, or the best that works; ``none`` only if requested by name."""
     if wanted == "none":
         return Unconfined()
     problems = []
@@ -453,5 +453,5 @@ def choose_sandbox(wanted: SandboxName = "auto") -> Sandbox:
         if found.sandbox is not None:
             return found.sandbox
         problems.append(found.problem)
-    advice = "install bubblewrap, or set execution.sandbox to 'none' in ~/.agent/config.json to do without"
+    advice = "install bubblewrap, or set execution.sandbox to 'none' (no sandbox) in ~/.agent/config.json"
     raise SandboxFailed(f"Scripts cannot be run safely here. {' '.join(problems)} To go on, {advice}.")

@@ -1,4 +1,4 @@
-"""The input of a sandbox, and the guarantees that each sandbox must give."""
+"""The input of a sandbox, and the guarantees that each sandbox gives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vademecum.paths import MAX_LINKS
 # The interpreter behind a virtual environment; it runs none of its packages, and starts a little faster.
 BASE_PYTHON: str = getattr(sys, "_base_executable", "") or sys.executable
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What a script may need of the system to run at all, and what it needs for a network.
+# The files of the system that a script needs to run, and those that it needs for a network.
 SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
 
@@ -46,7 +46,7 @@ _ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """The words that stand before a script's path, and the directories they need to see."""
+    """The words before a script's path, and the directories they must see."""
 
     words: tuple[str, ...]
     readable: tuple[Path, ...] = ()
@@ -80,9 +80,9 @@ class Mount:
 class ByProxy:
     """A network in which only a proxy can be reached, over TCP.
 
-    The command gets a network of its own. ``serve`` is called once, in the thread that runs the command, with
-    a socket that listens inside that network; it must return at once, and owns the socket from then on. The
-    usual environment variables tell the command where the proxy is.
+    The command gets its own network. ``serve`` is called once, in the thread that runs the command, with a
+    socket that listens inside that network; it must return at once, and owns the socket. The usual
+    environment variables tell the command where the proxy is.
     """
 
     serve: Callable[[socket.socket], None]
@@ -96,19 +96,19 @@ class Jail:
     """The files and network that a command can see, change and reach.
 
     - ``directory`` is the working directory.
-    - ``readable`` paths are shown where they are, beside the system's own. They should be directories that
-      no other process writes to, such as copies: a FIFO in them could be used to talk to the outside.
-    - ``writable`` paths are shown where they are, and below the name of a mount that contains them. Files
-      that exist in them at the start do not count against the disk limit.
-    - ``mounted`` directories are shown read-only at another name. Sockets in them cannot be used. A FIFO in
-      them cannot be written to, or the start is refused: hide it.
-    - ``hidden`` are real paths of files and directories that the command cannot read or change, although they
-      are below another path. Their names and sizes may stay visible. They stay hidden if they are replaced
-      while the command runs. Beside a hidden path, files that appear later cannot be read, and nothing can be
-      created or removed, even in a writable directory. A hard link is another path: pass all of them. A path
-      that is given below a hidden directory is shown all the same. Check ``Sandbox.hides`` first.
-    - ``shared`` is a directory to use as ``/tmp`` and ``/dev/shm``, if the sandbox can do that.
-    - ``network`` is ``"none"``, ``"all"`` (whatever this machine reaches), or a ``ByProxy``.
+    - ``readable`` paths are shown in place, beside the system's own. They should be directories that no other
+      process writes to, such as copies: a FIFO in them could connect to the outside.
+    - ``writable`` paths are shown in place, and below the name of a mount that contains them. Existing files
+      in them do not count against the disk limit.
+    - ``mounted`` directories are shown read-only under another name. Sockets in them cannot be used. A FIFO
+      in them cannot be written to, or the start is refused: hide it.
+    - ``hidden`` are real paths of files and directories below other paths that the command cannot read or
+      change. Their names and sizes may stay visible. They stay hidden if they are replaced while the command
+      runs. Beside a hidden path, files that appear later cannot be read, and nothing can be created or
+      removed, even in a writable directory. A hard link is another path: pass all of them. A path given below
+      a hidden directory is shown. Check ``Sandbox.hides`` first.
+    - ``shared`` is a directory to use as ``/tmp`` and ``/dev/shm``, if the sandbox supports that.
+    - ``network`` is ``"none"``, ``"all"`` (everything that this machine reaches), or a ``ByProxy``.
     """
 
     directory: Path
@@ -124,13 +124,13 @@ class Jail:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a sandbox: its words, the descriptors that it gets, and the ends that we keep.
+    """How to start a sandbox: its arguments, the descriptors that it gets, and the ends that we keep.
 
-    ``pass_on`` and ``stdin`` (its standard input; ``None`` is ``/dev/null``) are closed here once it was
-    started. From ``status`` come the sandbox's own words: its first process, whether the command was started,
-    and its exit code. They never mix with the command's output. ``lifeline`` is kept open as long as the
-    command may live, so that everything ends when we do. ``release`` is closed to let the sandbox go on, once
-    the limits of its first process are set. ``doorway`` brings the listening socket of a ``ByProxy``.
+    ``pass_on`` and ``stdin`` (its standard input; ``None`` is ``/dev/null``) are closed here after the start.
+    The sandbox reports on ``status``: its first process, whether the command was started, and its exit code.
+    This never mixes with the command's output. ``lifeline`` stays open as long as the command may live, so
+    that everything ends when we do. ``release`` is closed to let the sandbox continue, once the limits of its
+    first process are set. ``doorway`` receives the listening socket of a ``ByProxy``.
     ``check`` is called while the sandbox starts; if it raises, nothing runs.
     """
 
@@ -154,8 +154,8 @@ class Launch:
 class Sandbox(Protocol):
     """Starts a command that can read, write and connect only as its jail allows.
 
-    The command and everything it started are gone when the started process is. ``hides`` says whether
-    ``Jail.hidden`` can be used; if not, copy what the command may read.
+    The command and all its children end with the started process. ``hides`` says whether ``Jail.hidden`` can
+    be used; if not, copy what the command may read.
     """
 
     name: str
@@ -164,13 +164,13 @@ class Sandbox(Protocol):
     def launch(self, argv: list[str], jail: Jail, *, stdin: int | None = None) -> Launch:
         """Prepare the start of ``argv`` in that jail.
 
-        ``stdin`` is a descriptor for the command's standard input, which becomes part of the launch.
+        ``stdin`` is a descriptor for the command's standard input; the launch takes it over.
         """
         ...
 
 
 def own_python(*words: str) -> Interpreter:
-    """Return the interpreter that runs us; nothing is written beside the script, and no user site is read."""
+    """Return the running interpreter; it writes nothing beside the script, and ignores the user site."""
     prefixes = [each for each in dict.fromkeys((sys.prefix, sys.base_prefix)) if not each.startswith("/usr")]
     places = [Path(each, part) for each in prefixes for part in ("bin", "lib", "lib64", "pyvenv.cfg")]
     shown = (*SYSTEM_DIRECTORIES, *map(str, places))
@@ -192,7 +192,7 @@ def is_below(path: str, directories: Iterable[str]) -> bool:
 
 
 def home_of(program: str) -> tuple[Path, ...]:
-    """Return what a program that is not the system's own needs to see: itself, and what lies beside it."""
+    """Return the paths that a program outside the system's directories needs: itself and its neighbours."""
     real = Path(os.path.realpath(program))
     if str(real).startswith(("/usr/", "/bin/", "/sbin/")):
         return ()
@@ -203,7 +203,7 @@ def home_of(program: str) -> tuple[Path, ...]:
 
 
 def search_path(env_path: str) -> str:
-    """Return where programs are looked for: the system's places, then the user's own, relative ones aside."""
+    """Return the search path for programs: the system's, then the user's, without relative ones."""
     return ":".join([SYSTEM_PATH, *(place for place in env_path.split(":") if place.startswith("/"))])
 
 
@@ -224,7 +224,7 @@ def make_mount_points(jail: Jail, *, links: bool) -> None:
 
 
 def remove_mount_points(jail: Jail) -> None:
-    """Remove what was made for the mounts; what a command put there instead stays."""
+    """Remove the mount points, except where the command put something else."""
     for mount in _moved(jail):
         with contextlib.suppress(OSError):
             if mount.name.is_symlink():
@@ -234,7 +234,7 @@ def remove_mount_points(jail: Jail) -> None:
 
 
 def nameless(content: bytes) -> int:
-    """Return a descriptor to read this content from: a file without a name, which cannot be changed."""
+    """Return a descriptor to read content from: an immutable file without a name."""
     descriptor = os.memfd_create("vademecum", os.MFD_ALLOW_SEALING)
     with open(descriptor, "wb", closefd=False) as file:
         file.write(content)

@@ -1,4 +1,4 @@
-"""A command in a sandbox → how it ended; nothing that it started is left afterwards."""
+"""Run a command in a sandbox and return how it ended; no process of it is left afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vademecum.sandbox.usage import JobUsage
 
 Stream = Literal["out", "err"]
 OnOutput = Callable[[Stream, bytes], None]
-# Why a command ended: by itself, because the caller cancelled it, or because it exceeded a limit.
+# Why a command ended: on its own, because the caller cancelled it, or because it exceeded a limit.
 Reason = Literal["exited", "cancelled", "time", "memory", "processes", "disk", "output"]
 
 MAX_STATUS_BYTES = 64 * 1024
@@ -35,7 +35,7 @@ CATCH_UP_SECONDS = 1.0
 
 _CHUNK_BYTES, _SHOWN_BYTES = 1024 * 1024, 64 * 1024
 _LOOK_SECONDS = 0.05
-_GATHER_SECONDS = 0.02  # what is printed within this time is passed on together
+_GATHER_SECONDS = 0.02  # output within this time is passed on together
 _PATIENCE_SECONDS = 10.0
 _WORD_OVERHEAD = 9
 
@@ -50,7 +50,7 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended; it has no exit code when it was stopped."""
+    """How a command ended; a stopped command has no exit code."""
 
     reason: Reason
     exit_code: int | None
@@ -67,17 +67,17 @@ def run_command(  # noqa: PLR0913 - what a command depends on
     on_output: OnOutput | None = None,
     cancelled: Callable[[], bool] = bool,
 ) -> Ended:
-    """Run a command to its end, or stop it at its limits; afterwards nothing that it started is left.
+    """Run a command to its end, or stop it at its limits; afterwards no process of it is left.
 
-    What it prints is appended to the files of ``streams`` while it runs, and given to ``on_output``, which is
-    called from a thread of its own with the stream (``"out"`` or ``"err"``) and the bytes. The command never
-    waits for ``on_output``; when the command has ended, ``on_output`` has a second to catch up.
+    Its output is appended to the files of ``streams`` while it runs. A separate thread passes it to
+    ``on_output``, as the stream (``"out"`` or ``"err"``) and the bytes. The command never waits for
+    ``on_output``, which has a second to catch up when the command has ended.
 
     ``stdin`` is the standard input: at most ``MAX_STDIN_BYTES``, or a descriptor to read from;
     ``None`` is ``/dev/null``.
     ``cancelled`` is called at least every quarter of a second; when it returns true, the command is stopped.
 
-    Raises ``ToolRefused`` if the arguments or the standard input are too long, and ``SandboxFailed`` if the
+    Raise ``ToolRefused`` if the arguments or the standard input are too long, and ``SandboxFailed`` if the
     sandbox could not start the command.
     """
     words = [os.fsencode(word) for word in (*argv, *jail.environment, *jail.environment.values())]
@@ -101,15 +101,15 @@ def run_command(  # noqa: PLR0913 - what a command depends on
         reason = running.watch(deadline=started + jail.limits.seconds, cancelled=cancelled)
         running.end(forced=reason != "exited")
         while pump.stopped is None and pump.pass_on():
-            pass  # a process that still has a pipe open is not waited for
+            pass  # do not wait for a process that still has a pipe open
         seconds = time.monotonic() - started
         if reason != "exited":
             return Ended(reason, None, seconds)
         code, complaint = running.said("exit-code"), running.said("error")
         if code is None and running.said("started"):
-            raise SandboxFailed(f"{sandbox.name} was lost while the command ran: what it did is not known.")
+            raise SandboxFailed(f"{sandbox.name} was lost while the command ran: its effects are unknown.")
         if code is None or complaint:
-            # The sandbox's own complaint must not pass for the command's output.
+            # The sandbox's own error must not look like the command's output.
             printed = streams.err.read_bytes()[-MAX_COMPLAINT_BYTES:].decode("utf-8", "replace").strip()
             streams.err.write_bytes(b"")
             why = complaint or printed or "it said nothing"
@@ -121,11 +121,11 @@ def run_command(  # noqa: PLR0913 - what a command depends on
 
 
 class _Pump:
-    """Two pipes and the files that their content is appended to, with a cap.
+    """Two pipes, whose content is appended to files up to a cap.
 
-    ``writers`` are the ends for the command, which cannot change what it printed: it has the pipes, not the
-    files. ``poll`` knows the other ends as long as they are open. ``stopped`` says why no more is taken: the
-    cap, or a file that cannot be written.
+    ``writers`` are the ends for the command, which cannot change its earlier output: it has the pipes, not
+    the files. ``poll`` has the other ends while they are open. ``stopped`` says why no more is read: the cap,
+    or a file that cannot be written.
     """
 
     def __init__(self, streams: Streams, cap: int) -> None:
@@ -137,14 +137,14 @@ class _Pump:
         for path in (streams.out, streams.err):
             reader, writer = os.pipe()
             os.set_blocking(reader, False)
-            with contextlib.suppress(OSError):  # more than a user may have
+            with contextlib.suppress(OSError):  # more than the user's limit
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
             self.writers.append(FileIO(writer, "w"))
             self._files[reader] = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with the pump
             self.poll.register(reader, select.POLLIN)
 
     def pass_on(self) -> bool:
-        """Append what is in the pipes to the files, without waiting; return whether there was anything."""
+        """Append the content of the pipes to the files, without waiting; return whether there was any."""
         moved = False
         for reader in list(self._files):
             try:
@@ -182,10 +182,10 @@ class _Pump:
 
 @contextlib.contextmanager
 def _listening(streams: Streams, on_output: OnOutput) -> Iterator[None]:
-    """Tell a listener what the files get, complete and in order for each stream.
+    """Pass the output to a listener, complete and in order for each stream.
 
-    It runs in a thread of its own and reads from the files, so that a slow one delays neither the command nor
-    its limits. At the end it has a second to catch up, then it gets no more.
+    A separate thread reads it from the files, so a slow listener delays neither the command nor its limits.
+    At the end, it has a second to catch up, then it gets no more.
     """
     complete, abandoned = threading.Event(), threading.Event()
 
@@ -212,7 +212,7 @@ def _listening(streams: Streams, on_output: OnOutput) -> Iterator[None]:
 
 
 class _Running:
-    """One started sandbox; it owns the ends of its launch that stay open here."""
+    """One started sandbox, which owns the ends of its launch that stay open here."""
 
     def __init__(  # noqa: PLR0913 - what a command depends on
         self,
@@ -255,7 +255,7 @@ class _Running:
         os.set_blocking(launch.status.fileno(), False)
 
     def watch(self, *, deadline: float, cancelled: Callable[[], bool]) -> Reason:
-        """Let the command begin and wait for its end; meanwhile pass its output on, and check its limits."""
+        """Start the command and wait for its end; meanwhile pass its output on, and check its limits."""
         launch, poll = self._launch, self._pump.poll
         launch.check()
         ask = look = time.monotonic() + _LOOK_SECONDS
@@ -284,15 +284,15 @@ class _Running:
                 exceeded = self._usage.exceeded(self._process.pid)
                 if exceeded is not None:
                     return exceeded
-                # Checking must never cost more than a tenth of the time.
+                # Checking must take at most a tenth of the time.
                 look = now + max(_LOOK_SECONDS, 10 * (time.monotonic() - now))
 
     def _attend(self, ready: Container[int]) -> None:
-        """Let a first process that waits begin, and give the proxy the socket that listens inside."""
+        """Release the first process, and give the proxy the socket that listens inside."""
         status, release, doorway = self._launch.status, self._launch.release, self._launch.doorway
         if status.fileno() in ready and (inside := self.said("child-pid")) is not None:
             self._pump.poll.unregister(status)
-            # It may be gone by now, which its status will say.
+            # It may have ended already, which its status will say.
             try:
                 with contextlib.suppress(ProcessLookupError, BrokenPipeError):
                     self._usage.begin(inside)
@@ -310,12 +310,12 @@ class _Running:
                 self._jail.network.serve(socket.socket(fileno=descriptor))
 
     def end(self, *, forced: bool) -> None:
-        """Make sure that it is gone, with everything that it started."""
+        """Make sure that it has ended, with all its children."""
         if forced:
             self._usage.shut()
         inside = self.said("child-pid")
         if forced and inside is not None and self._process.poll() is None:
-            # The first process inside takes all others with it, and is waited for by the sandbox.
+            # The end of the first process ends all others, and the sandbox waits for it.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(inside, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -328,13 +328,13 @@ class _Running:
             self._process.wait()
 
     def close(self) -> None:
-        """End it if it still runs, and let go of everything."""
+        """End it if it still runs, and close everything."""
         if self._process.returncode is None:
             self.end(forced=True)
         self._launch.close()
 
     def said(self, key: Literal["child-pid", "started", "error", "exit-code"]) -> Any:
-        """Return the last value that the sandbox gave for a key, if any."""
+        """Return the last value that the sandbox reported for a key, if any."""
         while len(self._words) < MAX_STATUS_BYTES and (piece := self._launch.status.read(4096)):
             self._words += piece
         found = None

@@ -1,4 +1,4 @@
-"""System calls that no script needs → a filter for the kernel (classic BPF), as bytes.
+"""Build a filter for the kernel (classic BPF) that blocks system calls that no script needs.
 
 The kernel runs the filter on every system call of the script: the number, and for some calls the arguments,
 are compared with lists. A call that is not allowed fails with an error, or does nothing and reports success.
@@ -28,17 +28,17 @@ _KIND_OF_SOCKET, _STREAM, _TCP = 0xF, 1, 6
 
 SIGNALS_SCOPED = 6  # the first Landlock that keeps signals inside
 
-# The sockets that a command may have: none, those of the internet, or one to its proxy.
+# The allowed sockets of a command: none, internet sockets, or one to its proxy.
 Sockets = Literal["none", "all", "proxy"]
 
 
 def _calls(table: str) -> dict[str, tuple[int, int]]:
-    """Return the numbers of system calls on x86_64 and on aarch64, by name; -1 where there is none."""
+    """Return the numbers of system calls on x86_64 and on aarch64, by name; -1 if there is none."""
     rows = (row.split() for row in table.split(","))
     return {name: (int(on_x86_64), int(on_aarch64)) for name, on_x86_64, on_aarch64 in rows}
 
 
-# Attack surface that a script has no business with, in any sandbox.
+# Attack surface that no script needs, in any sandbox.
 ADMINISTRATION = _calls(
     """
     ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438,
@@ -53,8 +53,8 @@ ADMINISTRATION = _calls(
     vhangup 153 58, iopl 172 -1, ioperm 173 -1, memfd_create 319 279, memfd_secret 447 447, vmsplice 278 75
     """
 )
-# What Landlock does not watch: modes, owners, times and attributes of any file of the user. Programs that
-# copy files set them, so they are told that it worked.
+# Landlock does not control modes, owners, times and attributes of the user's files. Programs that copy files
+# set them, so these calls report success.
 METADATA = _calls(
     """
     chmod 90 -1, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, chown 92 -1, fchown 93 55, lchown 94 -1,
@@ -63,25 +63,25 @@ METADATA = _calls(
     setxattrat 463 463, removexattrat 466 466, file_setattr 469 469
     """
 )
-# Attributes of any file of the user could be read by its path. Programs that copy files expect this answer
-# of a file system without attributes.
+# These read attributes of any file of the user by path. Programs that copy files expect this error from file
+# systems without attributes.
 ATTRIBUTES = _calls(
     """
     getxattr 191 8, lgetxattr 192 9, fgetxattr 193 10, listxattr 194 11, llistxattr 195 12,
     flistxattr 196 13, getxattrat 464 464, listxattrat 465 465
     """
 )
-# Changes in any directory of the user could be watched, with the names of the files.
+# These watch any directory of the user for changes, with the names of the files.
 WATCHING = _calls("inotify_add_watch 254 27, fanotify_init 300 262, fanotify_mark 301 263")
-# Memory that no process has to keep mapped, so that it is not counted; under Landlock also shared by all
-# processes of the machine.
+# Memory that need not be mapped by a process, so it is not counted; under Landlock, all processes of the
+# machine share it.
 SHARED_MEMORY = _calls(
     """
     shmget 29 194, shmat 30 196, shmctl 31 195, msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187,
     semget 64 190, semop 65 193, semctl 66 191, semtimedop 220 192, mq_open 240 180
     """
 )
-# For commands that reach a proxy only: nothing to connect to but the proxy.
+# For commands that can reach only a proxy.
 SERVING = _calls("bind 49 200, listen 50 201")
 # For a Landlock that is too old to keep signals inside.
 SIGNALS = _calls(
@@ -94,7 +94,7 @@ SIGNALS = _calls(
 
 @dataclass(frozen=True, slots=True)
 class ArgBound:
-    """A condition on an argument of a call: its number from 0, and the values it may have under a mask."""
+    """A condition on an argument of a call: its number from 0, and its allowed values under a mask."""
 
     argument: int
     values: tuple[int, ...]
@@ -103,7 +103,7 @@ class ArgBound:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A call that is answered by its arguments: ``then`` if all bounds hold, ``otherwise`` if not."""
+    """A call that depends on its arguments: ``then`` if all bounds are met, ``otherwise`` if not."""
 
     numbers: tuple[int, int]
     bounds: tuple[ArgBound, ...]
@@ -121,7 +121,7 @@ _ALWAYS = (
     # Buffers of sockets are not in the memory of a process: with their usual size they can be counted.
     Check((54, 208), (ArgBound(1, (1,)), ArgBound(2, (7, 8, 32, 33))), _PRETEND, _ALLOW),  # SO_*BUF*
 )
-# Landlock lets a process change the scheduling of all processes of the user, and that change lasts.
+# Under Landlock, a process could change the scheduling of all processes of the user, permanently.
 _SCHEDULING = (
     Check((141, 140), (ArgBound(0, (0,)), ArgBound(1, _ITSELF))),  # setpriority of a process
     Check((251, 30), (ArgBound(0, (1,)), ArgBound(1, _ITSELF))),  # ioprio_set of a process
@@ -130,9 +130,9 @@ _SCHEDULING = (
     Check((203, 122), (ArgBound(0, _ITSELF),)),  # sched_setaffinity
     Check((314, 274), (ArgBound(0, _ITSELF),)),  # sched_setattr
 )
-# fcntl with F_SETOWN, F_SETSIG, F_SETOWN_EX: ways to have the kernel send a signal.
+# fcntl with F_SETOWN, F_SETSIG, F_SETOWN_EX: these make the kernel send signals.
 _OWNERSHIP = Check((72, 25), (ArgBound(1, (8, 10, 15)),), _REFUSE, _ALLOW)
-# The arguments that ``socket`` may have.
+# The allowed arguments of ``socket``.
 _SOCKETS: dict[Sockets, tuple[ArgBound, ...]] = {
     "none": (ArgBound(0, ()),),
     "all": (ArgBound(0, (_AF_INET, _AF_INET6, _AF_NETLINK)),),
@@ -146,7 +146,7 @@ _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 def filter_of(sockets: Sockets, *, landlock: int | None) -> bytes:
     """Return the filter for a command.
 
-    ``landlock`` is the version of Landlock if that is all that confines it; ``None`` is for namespaces.
+    ``landlock`` is the version of Landlock if only that confines the command; ``None`` is for namespaces.
     """
     if platform.machine() not in _ARCHITECTURES:
         raise SandboxFailed(f"System calls cannot be filtered on this processor ({platform.machine()}).")
@@ -167,7 +167,7 @@ def filter_of(sockets: Sockets, *, landlock: int | None) -> bytes:
         _step(_RETURN, _KILL),
         _step(_LOAD, _NUMBER),
     ]
-    if column == 0:  # the x32 numbers are another way to the same calls
+    if column == 0:  # the x32 numbers reach the same calls
         code += [_step(_JUMP_GREATER, _X32_BIT - 1, 0, 1), _step(_RETURN, _KILL)]
     for calls, answer in answers:
         for numbers in calls.values():

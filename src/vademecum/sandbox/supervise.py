@@ -1,8 +1,8 @@
-"""A program of its own: starts one command, confined if asked, and ends everything when its time has come.
+"""A separate program that starts one command, confined if asked, and ends everything in time.
 
-It runs in a fresh interpreter, whose start is most of what a sandbox costs: it imports little (``json``,
-``signal``, ``typing``, ``ctypes`` would double its time, ``os`` alone is a tenth of it). Its code and its job
-come on one descriptor; what happened is written to another, in lines of JSON.
+It runs in a new interpreter, whose start takes most of a sandbox's time. Therefore it imports little
+(``json``, ``signal``, ``typing``, ``ctypes`` would double the time, ``os`` alone is a tenth of it). It reads
+its code and its job from one descriptor, and reports to another, in lines of JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# As Linux numbers them on every machine we support; the module `signal` takes long to import.
+# Linux's numbers on every supported machine; the module `signal` takes long to import.
 _SIGKILL, _SIGSTOP = 9, 19
 _SET_PDEATHSIG, _SET_SUBREAPER = 1, 36
 _ALL = 1 << 30
@@ -31,7 +31,7 @@ _FILE_ONLY = 0b1000000000000111 | 1 << 14  # execute, write, read, truncate, con
 _KIND, _DIRECTORY, _PLAIN_FILE = 0o170000, 0o040000, 0o100000
 _ALL_FS, _ALL_NET, _ALL_SCOPES = 0xFFFF, 0b11, 0b11
 
-# Nothing that would end a text in JSON, or is not ASCII.
+# Safe characters: ASCII, and nothing that ends a string in JSON.
 _PLAIN = bytes(byte if 32 <= byte < 127 and byte not in b'"\\' else 63 for byte in range(256))
 
 
@@ -46,7 +46,7 @@ class _Int(_ctypes._SimpleCData):  # type: ignore[type-arg]
 class _Function(_ctypes.CFuncPtr):
     """A function of the C library; numbers are passed as C longs, bytes as pointers.
 
-    All of them return -1 for a fault, and most as an ``int``: read as a ``long``, that would be no fault.
+    All of them return -1 for an error, most as an ``int``, which as a ``long`` would not be -1.
     """
 
     _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
@@ -54,7 +54,7 @@ class _Function(_ctypes.CFuncPtr):
 
 
 def _of_libc(name: str) -> Callable[..., int]:
-    """Return a function of the C library, which is looked up when it is called."""
+    """Return a function of the C library, looked up when called."""
     itself: Any = None
 
     def call(*words: Any) -> int:
@@ -69,18 +69,18 @@ _capset, _unshare = _of_libc("capset"), _of_libc("unshare")
 
 
 def _must(result: int, what: str) -> None:
-    """Raise the error of a function of the C library, if it returned one."""
+    """Raise the error that a function of the C library returned, if any."""
     if result < 0:
         raise OSError(_ctypes.get_errno(), f"{what}: {os.strerror(_ctypes.get_errno())}")
 
 
 def landlock_version() -> int:
-    """Return which Landlock this kernel has; 0 for none."""
+    """Return the kernel's version of Landlock; 0 for none."""
     return max(0, int(_syscall(_CREATE_RULESET, None, 0, 1))) if sys.platform == "linux" else 0
 
 
 def descendants(pid: int, most: int) -> list[int]:
-    """Return the processes below this one, parents before children; about ``most`` if there are more."""
+    """Return the descendants of a process, parents before children; at most about ``most``."""
     found, done = [pid], 0
     while done < len(found) <= most:
         place, done = f"/proc/{found[done]}/task", done + 1
@@ -98,22 +98,22 @@ def descendants(pid: int, most: int) -> list[int]:
 
 
 def main(job: dict[str, Any]) -> None:
-    """Start the command and stay until all is over; or become it, inside a sandbox that did the rest."""
+    """Start the command and supervise it; or become it, inside a sandbox that does the rest."""
     complain, *pipes = (int(word) for word in sys.argv[2:])
     parent = os.getpid() if pipes else 0
     if pipes:
-        complain = _supervise(complain, *pipes)  # and go on in a child
+        complain = _supervise(complain, *pipes)  # continues in a child
     try:
         os.set_inheritable(complain, False)  # noqa: FBT003
         if parent:
             os.chdir(job["directory"])
         _confine(job)
         if parent:
-            _prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # once more: a user namespace takes it away
+            _prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # again, because a user namespace resets it
             if os.getppid() != parent:
                 os._exit(127)
         os.execve(job["argv"][0], job["argv"], job.get("environment", os.environ))
-    except BaseException as error:  # noqa: BLE001 - this process may do nothing else any more
+    except BaseException as error:  # noqa: BLE001 - this process must do nothing else
         os.write(
             complain, b'{"error": "%s"}\n' % f"{type(error).__name__}: {error}".encode().translate(_PLAIN)
         )
@@ -121,9 +121,9 @@ def main(job: dict[str, Any]) -> None:
 
 
 def _supervise(status: int, lifeline: int, release: int) -> int:
-    """Wait for the end of a child, and end; return in the child, with the descriptor to complain to.
+    """Wait for the end of a child, then exit; return only in the child, with a descriptor for errors.
 
-    The child waits until its limits are set. End also when the lifeline is closed: the caller is gone, or
+    The child waits until its limits are set. Exit also when the lifeline is closed: the caller is gone, or
     cancelled the command.
     """
     _prctl(_SET_SUBREAPER, 1, 0, 0, 0)
@@ -140,7 +140,7 @@ def _supervise(status: int, lifeline: int, release: int) -> int:
     _say(status, b'{"child-pid": %d}\n' % child)
     os.close(complain)
     with open(fault, "rb") as words:
-        fault_words = words.read()  # ends when the command was started
+        fault_words = words.read()  # ends when the command starts
     if fault_words:
         _say(status, fault_words)
         os._exit(1)
@@ -154,7 +154,7 @@ def _supervise(status: int, lifeline: int, release: int) -> int:
 
 
 def _is_released(release: int, lifeline: int) -> bool:
-    """Wait for the leave to begin; return whether it came before the caller was gone, or cancelled."""
+    """Wait for the release; return false if the caller is gone or cancelled first."""
     import select  # noqa: PLC0415 - while the limits are set
 
     poll = select.poll()
@@ -164,7 +164,7 @@ def _is_released(release: int, lifeline: int) -> bool:
 
 
 def _say(status: int, words: bytes) -> None:
-    """Tell the caller; if the caller is gone, the lifeline will show it."""
+    """Report to the caller; if the caller is gone, the lifeline will show it."""
     try:
         os.write(status, words)
     except BrokenPipeError:
@@ -172,7 +172,7 @@ def _say(status: int, words: bytes) -> None:
 
 
 def _wait(child: int, lifeline: int) -> int | None:
-    """Return the command's exit code, or ``None`` if the lifeline was cut first."""
+    """Return the command's exit code, or ``None`` if the lifeline closes first."""
     import select  # noqa: PLC0415 - while the child begins
 
     watched, poll = os.pidfd_open(child), select.poll()
@@ -189,7 +189,7 @@ def _wait(child: int, lifeline: int) -> int | None:
 
 
 def _reap(leave: int = 0) -> None:
-    """Collect orphans that ended; they are our children now."""
+    """Reap orphans that ended; they are our children now."""
     while True:
         try:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -201,9 +201,9 @@ def _reap(leave: int = 0) -> None:
 
 
 def _end_all_below(pid: int) -> bool:
-    """Stop everything below a process, then kill it; says whether there was anything.
+    """Stop all descendants of a process, then kill them; return whether there were any.
 
-    Stopping comes first, so that nothing can be started while the rest is being killed.
+    They are stopped first, so that none can start another while the rest is killed.
     """
     found = descendants(pid, _ALL)
     for number in (_SIGSTOP, _SIGKILL):
@@ -216,27 +216,27 @@ def _end_all_below(pid: int) -> bool:
 
 
 def _confine(job: dict[str, Any]) -> None:
-    """Give up everything that the job does not allow."""
+    """Drop all rights that the job does not allow."""
     if job["doorway"] is not None:
         _open_doorway(job["doorway"], job["port"], alone=job["alone"])
     if job["filter"] is None:
         return
     _must(_prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-    for number in range(64):  # the rights of root, here and in a user namespace, for good
+    for number in range(64):  # root's capabilities, here and in a user namespace, permanently
         if _prctl(_CAPBSET_DROP, number, 0, 0, 0) < 0:
-            break  # the kernel has no more of them, or we have no rights
+            break  # the kernel has no more of them, or we have none
     _must(_capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)), "capset")
     if job["rules"]:
         _landlock(job)
     program = job["filter"]
     array: Any = type("_Steps", (_ctypes.Array,), {"_length_": len(program) // 8, "_type_": _Long})
-    code = array.from_buffer_copy(program)  # which has an address
+    code = array.from_buffer_copy(program)  # an array has an address
     wanted = struct.pack("HxxxxxxP", len(program) // 8, _ctypes.addressof(code))
     _must(_prctl(_SET_SECCOMP, _SECCOMP_FILTER, wanted, 0, 0), "seccomp")
 
 
 def _open_doorway(doorway: int, port: int, *, alone: bool) -> None:
-    """Listen on a port inside, and hand the listening socket out; first, if ``alone``, enter a network."""
+    """If ``alone``, enter an own network; then listen on a port, and hand out the listening socket."""
     import _socket  # noqa: PLC0415 - for a proxy alone
 
     if alone:
@@ -252,7 +252,7 @@ def _open_doorway(doorway: int, port: int, *, alone: bool) -> None:
 
 
 def _own_network() -> None:
-    """Enter a network namespace, with a user namespace if our rights do not suffice; bring ``lo`` up."""
+    """Enter a network namespace, with a user namespace if that needs more rights; bring ``lo`` up."""
     import _socket  # noqa: PLC0415 - for a proxy alone
     import fcntl  # noqa: PLC0415
 

@@ -20,11 +20,11 @@ from vademecum.sandbox.supervise import descendants
 MAX_ENTRIES = 100_000
 MAX_EARLIER_ENTRIES = 1_000_000
 MIN_FREE_BYTES = 64 * 1024 * 1024
-OWN_PROCESSES = 5  # those of the sandbox itself
+OWN_PROCESSES = 5  # of the sandbox itself
 
 _NICE = 10
 
-# A control group caps the number of processes also for root, who is exempt from ``RLIMIT_NPROC``.
+# A control group also caps the number of processes of root, who is exempt from ``RLIMIT_NPROC``.
 _MOUNT = Path("/sys/fs/cgroup")
 _PREFIX = "vademecum-"
 _NO_GROUP = Path("/nonexistent")
@@ -32,10 +32,10 @@ _ATTEMPTS, _ATTEMPT_SECONDS = 200, 0.002
 
 
 class JobUsage:
-    """The limits of one jail, which are set at the beginning and watched until the end.
+    """The limits of one jail, set at the beginning and checked until the end.
 
-    What its writable paths contain at the beginning does not count. Root gets a control group with a cap on
-    processes; other users, and systems without such groups, have none.
+    Existing content of writable paths does not count. Root gets a control group with a cap on processes;
+    other users, and systems without such groups, do not.
     """
 
     def __init__(self, jail: Jail) -> None:
@@ -54,7 +54,7 @@ class JobUsage:
         self._group = _new_group(self._most) if os.geteuid() == 0 else _NO_GROUP
 
     def begin(self, pid: int) -> None:
-        """Set the limits of a process, which those that it starts inherit."""
+        """Set the limits of a process, which its children inherit."""
         limits = self._jail.limits
         found = [
             (resource.RLIMIT_DATA, limits.memory_bytes),
@@ -63,11 +63,11 @@ class JobUsage:
             (resource.RLIMIT_CORE, 0),
         ]
         with contextlib.suppress(OSError, IndexError, ValueError):
-            # The limit counts everything the user runs; there is never more than all that runs here.
+            # The limit counts all processes of the user, so the number of all processes here is added.
             running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
             found.append((resource.RLIMIT_NPROC, running + limits.processes))
         for number, most in found:
-            own = resource.getrlimit(number)[1]  # cannot be raised
+            own = resource.getrlimit(number)[1]  # we cannot raise it
             value = most if own == resource.RLIM_INFINITY else min(most, own)
             resource.prlimit(pid, number, (value, value))
         os.setpriority(os.PRIO_PROCESS, pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICE))
@@ -86,7 +86,7 @@ class JobUsage:
             disk = os.statvfs(self._jail.directory)
             written = self._written([self._entries])
         except FileNotFoundError:
-            return None  # the sandbox will say that it could not start there
+            return None  # the sandbox will report that it could not start there
         except _NotWatchable:
             return "disk"
         if disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
@@ -94,19 +94,19 @@ class JobUsage:
         return "disk" if deleted + written - self._earlier > self._jail.limits.disk_bytes else None
 
     def was_full(self) -> bool:
-        """Return whether the cap stopped a process from being started."""
+        """Return whether the cap prevented the start of a process."""
         with contextlib.suppress(OSError, ValueError):
             words = (self._group / "pids.events").read_text().split()
             return int(words[words.index("max") + 1]) > 0
         return False
 
     def shut(self) -> None:
-        """Let nothing new be started inside."""
+        """Prevent the start of new processes inside."""
         with contextlib.suppress(OSError):
             (self._group / "pids.max").write_text("0")
 
     def remove(self) -> None:
-        """End whatever may still be inside and remove the group; the kernel may need a moment for it."""
+        """End the remaining processes and remove the group, for which the kernel can need a moment."""
         self.shut()
         with contextlib.suppress(OSError):
             for process in (self._group / "cgroup.procs").read_text().split():
@@ -120,16 +120,16 @@ class JobUsage:
             time.sleep(_ATTEMPT_SECONDS)
 
     def _written(self, left: list[int]) -> int:
-        """Return the bytes in all places; a place below another one counts once for each."""
+        """Return the bytes in all places; nested places count more than once."""
         return sum(_size_of(str(place), left) for place in self._places)
 
 
 class _NotWatchable(Exception):
-    """There are more files than can be counted, or a directory that cannot be entered."""
+    """There are too many files to count, or a directory cannot be entered."""
 
 
 def _size_of(path: str, left: list[int], parent: int | None = None) -> int:
-    """Return the bytes of a file, or of a directory with everything below it, however deep."""
+    """Return the bytes of a file, or of a directory and everything below it, at any depth."""
     used, own = 0, parent is None
     try:
         found = os.lstat(path, dir_fd=parent)
@@ -146,18 +146,18 @@ def _size_of(path: str, left: list[int], parent: int | None = None) -> int:
             finally:
                 os.close(opened)
     except (FileNotFoundError, NotADirectoryError):
-        return used  # it is gone by now
+        return used  # it was removed meanwhile
     except (OSError, RecursionError) as error:
-        if own or isinstance(error, RecursionError):  # a command may close one to us
+        if own or isinstance(error, RecursionError):  # a command can make one unreadable
             raise _NotWatchable from error
     return used
 
 
 def _held(processes: list[int]) -> tuple[int, int]:
-    """Return the bytes of memory that processes use, and those of their open files without a name."""
+    """Return the memory that processes use, and the size of their open files without a name."""
     memory, deleted, sockets = 0, dict[tuple[int, int], int](), set[int]()
     for place in (f"/proc/{process}" for process in processes):
-        with contextlib.suppress(OSError):  # it may have ended
+        with contextlib.suppress(OSError):  # the process may have ended
             with open(f"{place}/statm") as pages:
                 memory += int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
             for name in os.listdir(f"{place}/fd"):
@@ -172,7 +172,7 @@ def _held(processes: list[int]) -> tuple[int, int]:
 
 @cache
 def _socket_bytes() -> int:
-    """Return how much a socket can contain: the kernel shows no memory of a process for it."""
+    """Return the largest content of a socket, which does not count as memory of a process."""
     try:
         return int(Path("/proc/sys/net/core/wmem_default").read_text())
     except (OSError, ValueError):
@@ -183,7 +183,7 @@ def _new_group(processes: int) -> Path:
     for parent in _parents():
         path = parent / f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
         with contextlib.suppress(OSError):
-            for old in parent.glob(f"{_PREFIX}*"):  # of a process of ours that was killed
+            for old in parent.glob(f"{_PREFIX}*"):  # of a killed process of ours
                 if not os.path.exists(f"/proc/{old.name.removeprefix(_PREFIX).partition('-')[0]}"):
                     old.rmdir()
         with contextlib.suppress(OSError):
@@ -196,7 +196,7 @@ def _new_group(processes: int) -> Path:
 
 
 def _parents() -> Iterator[Path]:
-    """Yield where a group with a cap on processes could be made: our own group, and those around it."""
+    """Yield where to make a group with a cap on processes: our own group, and its parents."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, own = line.split(":", 2)

@@ -1,1 +1,1 @@
-"""Query → ranked skills: which skill fits."""
+"""Query → ranked skills: find the skill that fits."""

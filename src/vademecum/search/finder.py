@@ -1,4 +1,4 @@
-"""The finder: keeps a search index equal to the skills it may show, and asks it."""
+"""Find skills by words: keep a search index of the visible skills up to date, and query it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from vademecum.skill.frontmatter import body_start, read_manifest
 from vademecum.skill.skill import Printable, Problem, Skill
 
 MAX_INDEXED_BYTES = 128 * 1024
-# A document that was removed counts in the statistics until a rebuild: at most one in twenty.
+# Removed documents count in the statistics until a rebuild: at most one in twenty.
 DEAD_SHARE = 20
 _PROGRESS_STEP = 200
 
@@ -42,7 +42,7 @@ Answer = TypeVar("Answer")
 
 
 class Hit(Printable, frozen=True):
-    """A skill that fits a query; a higher score fits better.
+    """A skill that fits a query; a higher score means a better fit.
 
     >>> Hit("pdf", "Fill in PDF forms.", "user", 3.25).to_json()
     {'name': 'pdf', 'description': 'Fill in PDF forms.', 'source': 'user', 'score': 3.25}
@@ -55,7 +55,7 @@ class Hit(Printable, frozen=True):
 
 
 class Match(Printable, frozen=True):
-    """A word of a request that a hit contains: how, by which words there, and in which fields."""
+    """A word of a request that a hit contains: how it matched, which words, and in which fields."""
 
     word: str
     kind: Kind
@@ -64,7 +64,7 @@ class Match(Printable, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """The result of a search: hits, best first, whether the first one fits the request, and how sure that is.
+    """The result of a search: hits, best first, whether the first one fits, and the confidence in that.
 
     >>> Findings((), fits=False, confidence=0.0).to_json()
     {'results': [], 'fits': False, 'confidence': 0.0}
@@ -75,16 +75,16 @@ class Findings(Struct, frozen=True):
     confidence: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the findings as the commands print them."""
+        """Return the findings in the form that commands print."""
         results = [hit.to_json() for hit in self.hits]
         return {"results": results, "fits": self.fits, "confidence": self.confidence}
 
 
 class Finder:
-    """Finds skills by words, among those it was given and no others.
+    """Finds skills by words, among the given skills only.
 
-    Skills that are left out leave no trace: they are not in the search index, so they neither appear nor
-    change how the others rank. What a finder knows is fixed when it is made.
+    Other skills are not in the search index, so they neither appear nor change the ranking. The skills of a
+    finder are fixed when it is created.
 
     >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
     >>> finder = Finder(build_index(BUILTIN_ROOT, IndexOptions()))
@@ -107,11 +107,11 @@ class Finder:
         self._engine = self._open()
 
     def search(self, query: str, n: int = 5) -> list[Hit]:
-        """Return the ``n`` skills that fit best, an exact name first; none if no word is in any."""
+        """Return the ``n`` skills that fit best, an exact name first; none if no skill contains a word."""
         return [_hit(*found) for found in self._ranked(self._terms(query), n, self._called_in(query))]
 
     def find(self, query: str, n: int = 5) -> Findings:
-        """Return what ``search`` does, and whether the first hit fits the request."""
+        """Return the hits of ``search``, and whether the first one fits the request."""
         terms, named = self._terms(query), self._called_in(query)
         ranked = self._ranked(terms, n, named)
         if not ranked:
@@ -162,12 +162,12 @@ class Finder:
         return next(skill for skill in self._skills if (skill.name, skill.source) == (hit.name, hit.source))
 
     def words(self, text: str) -> list[str]:
-        """Return the words that a text is searched by, with their corrections and translations."""
+        """Return the search words of a text, with their corrections and translations."""
         found = [word for term in self._terms(text) for form in term.forms for word in form.terms]
         return list(dict.fromkeys(found))
 
     def _ranked(self, terms: list[Term], n: int, named: Skill | None) -> list[tuple[float, Skill]]:
-        """Return the best skills with their scores, the one that is called by its name first."""
+        """Return the best skills with their scores; a skill that is called by name comes first."""
         if n < 0:
             raise VademecumError(f"n is {n}: ask for 0 or more skills.", code="wrong-value")
         if not n or not self._by_number:
@@ -184,7 +184,7 @@ class Finder:
         return found[:n]
 
     def _called_in(self, query: str) -> Skill | None:
-        """Return the skill whose name the query is, or that it asks to use by its name."""
+        """Return the skill that the query names exactly or asks to use by name."""
         names = [query, *asked_for(query)]
         return next(filter(None, (self._by_name.get(_as_name(name)) for name in names)), None)
 
@@ -196,7 +196,7 @@ class Finder:
         return [(score, number) for score, number in found if number in self._by_number]
 
     def _asked(self, ask: Callable[[TextIndex], Answer]) -> Answer:
-        """Ask the engine; if its files were damaged since they were written, ask one in memory."""
+        """Query the engine; if its files are damaged, query one in memory."""
         try:
             return ask(self._engine)
         except BaseException as error:
@@ -207,7 +207,7 @@ class Finder:
             return ask(self._engine)
 
     def _named(self) -> dict[str, Skill]:
-        """Return the skills by all that they are called; names count before aliases."""
+        """Return the skills by all their names; names count before aliases."""
         found = {_as_name(skill.name): skill for skill in self._skills}
         for skill in self._skills:
             for name in _names_of(skill):
@@ -215,7 +215,7 @@ class Finder:
         return found
 
     def _open(self) -> TextIndex:
-        """Return the engine on disk brought up to date, or one in memory if the disk does not allow it."""
+        """Return the updated engine on disk, or one in memory if the disk cannot be used."""
         cache = self._index.options.cache
         if cache is not None:
             try:
@@ -238,7 +238,7 @@ class Finder:
         state = store.load()
         if state is not None and self._is_current(state):
             engine = TextIndex(store.engine_directory)
-            if store.fits(state):  # or somebody committed between the two looks
+            if store.fits(state):  # or another process committed meanwhile
                 self._take_numbers(state)
                 return engine
         with store.locked():
@@ -247,14 +247,14 @@ class Finder:
             except BaseException as error:
                 if not is_engine_failure(error):
                     raise
-                return self._updated(store, IndexState())  # damaged: once more from nothing
+                return self._updated(store, IndexState())  # damaged: rebuild it
 
     def _updated(self, store: IndexFiles, old: IndexState) -> TextIndex:
-        """Bring the engine on disk from an old state to the one that it should have."""
+        """Update the engine on disk from an old state to the current one."""
         state, add, remove = self._difference(old)
         self.updated = len(add) + len(remove)
         if state.dead * DEAD_SHARE > len(state.documents):
-            # At once: among few skills, the old text of a single one changes which comes first.
+            # Immediately: among few skills, a single old text can change the order.
             state, add, remove = self._difference(IndexState())
         if len(add) == len(state.documents):
             store.clear()
@@ -271,14 +271,14 @@ class Finder:
         return stamps == known and all(stamps.values())
 
     def _directory_name(self) -> str:
-        """Return the name of the index for these roots and hidden skills: what is hidden was never in it."""
+        """Return the name of the index for these roots and hidden skills; it never contained hidden ones."""
         shown = {skill.location for skill in self._skills}
         hidden = [skill.location for skill in self._index.skills if skill.location not in shown]
         reading = repr(self._index.options.reading)
         return f"search-{cache_key(self._index.roots, str(self._bodies), reading, *sorted(hidden), '')}"
 
     def _difference(self, old: IndexState) -> tuple[IndexState, list[tuple[int, Text]], list[int]]:
-        """Return the state that the engine should have, and what to add to it and to remove from it."""
+        """Return the new state of the engine, and the documents to add and to remove."""
         new = IndexState(engine_stamp=old.engine_stamp)
         add: list[tuple[int, Text]] = []
         gone = {entry.number for entry in old.documents.values()}
@@ -316,12 +316,12 @@ def _not_kept(cache: Path | None, error: BaseException) -> Problem:
 
 
 def _key(skill: Skill) -> str:
-    """Return a skill's place as text that can be written, whatever bytes its path has."""
+    """Return a skill's path as text that can be encoded, whatever bytes it contains."""
     return skill.location.encode("utf-8", "backslashreplace").decode()
 
 
 def _text_of(skill: Skill, *, bodies: bool) -> Text:
-    """Return what is indexed of a skill; no body if it cannot be read, which loading reports."""
+    """Return the text to index; without the body if it cannot be read, which loading reports."""
     data = b""
     if bodies:
         with contextlib.suppress(OSError, FileRefused):
@@ -330,14 +330,14 @@ def _text_of(skill: Skill, *, bodies: bool) -> Text:
 
 
 def _number_of(place: str, text: Text) -> int:
-    """Return the number that a skill has in the engine: another one when its place or its text changes."""
+    """Return the number of a skill in the engine, which changes with its path or text."""
     content = "\0".join([place, text.name, text.description, text.body])
     digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8]) >> 1  # the engine's numbers have a sign
+    return int.from_bytes(digest[:8]) >> 1  # the engine's numbers are signed
 
 
 def _names_of(skill: Skill) -> list[str]:
-    """Return what a skill is called: its name, its name with namespace or source, and its aliases."""
+    """Return the names of a skill: its name, with namespace or source, and its aliases."""
     more = skill.extra.get("aliases") or skill.meta.metadata.get("aliases") or ()
     aliases = more.replace(",", " ").split() if isinstance(more, str) else more
     return [skill.name, skill.reference, f"{skill.source}:{skill.name}", skill.skill_id, *aliases]

@@ -1,4 +1,4 @@
-"""Does the best hit fit the request? Evidence from the words of both → a calibrated probability.
+"""Calculate the probability that the best hit fits the request, from the words of both.
 
 The coefficients are fitted by ``python -m bench.fitting`` on requests whose answer is in the library and on
 the same requests with the answer taken out.
@@ -15,16 +15,16 @@ from msgspec import Struct
 from vademecum.search.query_terms import LEAST_WEIGHT, Term, rarity
 from vademecum.search.words import HAN
 
-# Each refuses 88 % of real requests whose answer was taken out of the library.
+# Each threshold refuses 88 % of real requests whose answer was removed from the library.
 LEAST_CONFIDENCE, LEAST_IN_CHINESE = 0.485, 0.46
-LEAST_AMONG_FEW = 0.35  # among few skills a near miss is rare
+LEAST_AMONG_FEW = 0.35  # among few skills, near misses are rare
 SMALL_LIBRARY = 50
-# A sentence is about the skill if the rarest word they share is, to this degree, as rare as in the best one.
+# A sentence is about the skill if its rarest shared word is at least this share as rare as the best one's.
 FOCUS_SHARE = 0.3
 
 
 class Evidence(Struct, frozen=True):
-    """How well the best hit fits. Rare words of the request count more, where weights are meant."""
+    """How well the best hit fits. Weights count rare words of the request more."""
 
     covered: float  # share of the request's weight in the skill's name, description or body
     described: float  # share of the request's words in the name or description
@@ -79,20 +79,20 @@ def confidence(evidence: Evidence) -> float:
 
 
 def least_confidence(evidence: Evidence) -> float:
-    """Return the confidence from which on the best hit counts as fitting."""
+    """Return the lowest confidence at which the best hit counts as fitting."""
     if evidence.few > 0.5:  # fewer than SMALL_LIBRARY skills
         return LEAST_AMONG_FEW
     return LEAST_IN_CHINESE if evidence.chinese else LEAST_CONFIDENCE
 
 
 def inputs(evidence: Evidence) -> dict[str, float]:
-    """Return the numbers that the model weighs: the evidence and some products of it."""
+    """Return the inputs of the model: the evidence and some products of it."""
     names = (name.split("*") for name in COEFFICIENTS if name)
     return {"*".join(parts): math.prod(getattr(evidence, part) for part in parts) for parts in names}
 
 
 class Skilled(Struct, frozen=True):
-    """The words of one skill: of its name, of its description's first sentence, of both, and of its body."""
+    """The words of one skill: of its name, its description's first sentence, both, and its body."""
 
     name: frozenset[str]
     opening: frozenset[str]
@@ -120,7 +120,7 @@ def weigh(
     total = covered = told = missed = 0.0
     for term in terms:
         if term.kind == "word" and not term.word.isascii() and re.match(HAN, term.word):
-            continue  # a pair of characters, for which its translation stands here
+            continue  # a pair of characters; its translation counts instead
         here = [form.telling for form in term.forms if skill.told.issuperset(form.terms)]
         inside = here or [
             form.telling
@@ -128,7 +128,7 @@ def weigh(
             if all(word in skill.told or skill.in_body(word) for word in form.terms)
         ]
         if term.in_file_name and not inside:
-            continue  # a file can be called anything
+            continue  # a file can have any name
         weight = max(inside or [term.forms[0].telling])
         total += weight
         count += weight > LEAST_WEIGHT

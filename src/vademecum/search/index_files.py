@@ -1,4 +1,4 @@
-"""The documents of a search index ↔ a file beside it, and the lock that keeps writers apart."""
+"""Store the documents of a search index in a file, and lock it while writing."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ MAX_STORES = 16
 
 
 class IndexedSkill(Struct, frozen=True, gc=False, array_like=True):
-    """One document: the stamp of its file, and its number in the engine."""
+    """One document: the stamp of its file and its number in the engine."""
 
     stamp: int
     number: int
 
 
 class IndexState(Struct, array_like=True):
-    """All documents by location, and the engine's stamp this belongs to."""
+    """All documents by location, and the matching stamp of the engine."""
 
     format: str = FORMAT
     engine_stamp: int = -1
-    dead: int = 0  # documents that were removed and still count in the statistics
+    dead: int = 0  # removed documents that still count in the statistics
     documents: dict[str, IndexedSkill] = {}
 
 
@@ -50,7 +50,7 @@ class IndexFiles:
         self._directory = directory
 
     def load(self) -> IndexState | None:
-        """Return the state if it belongs to what the engine has on disk; ``None`` means: begin afresh."""
+        """Return the state if it matches the engine on disk, or ``None`` to start from an empty index."""
         try:
             state = msgpack.decode(read_own(self._state, cap=MAX_STATE_BYTES), type=IndexState)
         except (OSError, FileRefused, MsgspecError):
@@ -58,7 +58,7 @@ class IndexFiles:
         return state if state.format == FORMAT and self.fits(state) else None
 
     def fits(self, state: IndexState) -> bool:
-        """Return whether the engine on disk is the one this state describes.
+        """Return whether this state describes the engine on disk.
 
         A process killed between the two writes leaves stamps that differ.
         """
@@ -69,20 +69,20 @@ class IndexFiles:
         return isinstance(meta, dict) and meta.get("opstamp") == state.engine_stamp
 
     def save(self, state: IndexState) -> None:
-        """Write the state; the engine has committed before."""
+        """Write the state, after the engine's commit."""
         write_atomic(self._state, msgpack.encode(state), mode=0o600)
 
     def clear(self) -> None:
-        """Remove what is there, so that the engine can begin afresh."""
+        """Remove the index, so that the engine can start with an empty one."""
         self._state.unlink(missing_ok=True)
         shutil.rmtree(self.engine_directory, ignore_errors=True)
         self.engine_directory.mkdir(parents=True, exist_ok=True)
-        # Each set of roots and of hidden skills has a directory of its own.
+        # Each set of roots and of hidden skills has its own directory.
         keep_newest(self._directory.parent, "search-*", MAX_STORES)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other writers out; a busy lock is waited for, then a ``TimeoutError``."""
+        """Lock out other writers; raise ``TimeoutError`` after waiting too long."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         deadline = time.monotonic() + LOCK_SECONDS
@@ -93,7 +93,7 @@ class IndexFiles:
                 time.sleep(0.02)
             yield
         finally:
-            os.close(descriptor)  # which releases it
+            os.close(descriptor)  # which releases the lock
 
 
 def _acquired(descriptor: int) -> bool:

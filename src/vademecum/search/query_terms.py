@@ -1,4 +1,4 @@
-"""A request → the terms to search for: its words, their corrections, their translations."""
+"""Turn a request into search terms: its words, their corrections and their translations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_CORRECTED = 8
 MIN_CORRECTED_CHARS = 4
 MIN_VARIANT_CHARS = 7
 MAX_CORRECTED_CHARS = 24
-MAX_FORMS = 4  # of a Chinese word; more cost time and find nothing more
+MAX_FORMS = 4  # of a Chinese word; more forms cost time and find nothing more
 
 Kind = Literal["word", "correction", "abbreviation", "translation"]
 Known = Callable[[str], int]
@@ -32,7 +32,7 @@ _FILE_NAME = re.compile(
     r"\w+://\S+|(?<![\w.])(?:~|\.{1,2})?/[\w./-]+|(?<![\w./~-])[\w./~-]*\w\.[a-z][a-z0-9]{1,4}\b",
     re.ASCII | re.IGNORECASE,
 )
-# The name of a skill that has a hyphen, and where a request calls one: /name, the name skill, use name.
+# The name of a skill with a hyphen, and the ways to call one: /name, the name skill, use name.
 _NAME = r"[`'\"“(]?([a-z0-9]+(?:-[a-z0-9]+)+)(?![\w/-]|\.\w)"
 _CALLED = re.compile(
     rf"(?<![\w.~/-])/{_NAME}|(?<![\w./-]){_NAME}\W?\s*(?:skill\b|技能)|(?:\bskill|技能)\s*{_NAME}",
@@ -70,13 +70,13 @@ _FILLER = (
 FILLER = frozenset(_FILLER.split(" "))
 
 
-RAREST = 6.7  # the weight of a word that hardly any skill contains
+RAREST = 6.7  # the weight of a word that very few skills contain
 LEAST_WEIGHT = 0.25  # of words such as "our" and "which"
 NUMBER = 2.0
 
 
 def rarity(word: str) -> float:
-    """Return how telling a word is, from how many of thousands of real skills contain it."""
+    """Return how rare a word is in thousands of real skills."""
     return NUMBER if word.isdigit() else _rarities().get(word, RAREST)
 
 
@@ -87,7 +87,7 @@ def _rarities() -> dict[str, float]:
 
 
 def called(text: str) -> set[str]:
-    """Return the names by which a text calls skills, whether there are such skills or not.
+    """Return the skill names that a text calls, whether or not such skills exist.
 
     >>> called("Use the pdf-forms skill on /tmp/form-1.pdf")
     {'pdf-forms'}
@@ -96,7 +96,7 @@ def called(text: str) -> set[str]:
 
 
 def asked_for(text: str) -> list[str]:
-    """Return what a text asks to use or to run and what can be the name of a skill.
+    """Return the possible skill names that a text asks to use or to run.
 
     >>> asked_for("Run /pdf-forms for self-hosted runners")
     ['pdf-forms']
@@ -105,7 +105,7 @@ def asked_for(text: str) -> list[str]:
 
 
 class Form(Struct, frozen=True):
-    """Terms that stand together for a word of the request, how much they count, and how telling they are."""
+    """Terms that together represent a word of the request, their weight, and their rarity."""
 
     terms: tuple[str, ...]
     weight: float
@@ -117,9 +117,9 @@ def _form(terms: tuple[str, ...], weight: float) -> Form:
 
 
 class Term(Struct, frozen=True):
-    """A word of the request, the forms of which the best one counts, and the sentence it is in.
+    """A word of the request, its forms (the best one counts), and its sentence.
 
-    A word that is only in names of files says something if a skill contains it, and nothing if not.
+    A word that occurs only in file names counts if a skill contains it, and is ignored otherwise.
     """
 
     word: str
@@ -130,7 +130,7 @@ class Term(Struct, frozen=True):
 
 
 class QueryParser:
-    """Takes requests apart, given how many documents contain a term and which terms begin with a text."""
+    """Parses requests, given how many documents contain a term and which terms begin with a text."""
 
     def __init__(
         self, analyzer: TextAnalyzer, known: Known, beginning_with: Callable[[str], list[str]]
@@ -141,7 +141,7 @@ class QueryParser:
         self._forms = cache(self._translate)
 
     def terms(self, query: str) -> list[Term]:
-        """Return the terms of a query, each once; of a long query the rarest ones."""
+        """Return the distinct terms of a query; for a long query, only the rarest ones."""
         query = query[:MAX_QUERY_CHARS]
         in_names = self._in_file_names(query)
         found: dict[tuple[str, bool], Term] = {}
@@ -157,7 +157,7 @@ class QueryParser:
         return terms
 
     def _in_file_names(self, query: str) -> frozenset[str]:
-        """Return the words that only names of files contain."""
+        """Return the words that occur only in file names."""
         names = _FILE_NAME.findall(query)
         if not names:
             return frozenset()
@@ -172,7 +172,7 @@ class QueryParser:
             text, chinese = _without_stop_words(text)
         words = list(dict.fromkeys(self._analyzer.analyze(prepared(text))))
         if chinese:
-            # The translation stands for a pair of characters that the library does not contain.
+            # A translation replaces a pair of characters that the library does not contain.
             words = [word for word in words if self._known(word) or len(word) == 1 or not re.match(HAN, word)]
         unknown = [word for word in words if word not in in_names and not self._known(word)]
         misspelt = self._misspelt(unknown, text) if unknown else {}
@@ -197,13 +197,13 @@ class QueryParser:
         return word, "word", (_form((word,), 1.0),)
 
     def _misspelt(self, unknown: Sequence[str], text: str) -> dict[str, tuple[str, list[str]]]:
-        """Return for unknown words how they are written in the text, and the known words one edit away."""
+        """Return the unknown words as written in the text, with the known words one edit away."""
         found: dict[str, tuple[str, list[str]]] = {}
         for written in dict.fromkeys(_PLAIN_WORD.findall(text.lower())):
             stem = self._analyzer.analyze(written)[:1]
             if not stem or stem[0] not in unknown or stem[0] in found or len(found) == MAX_CORRECTED:
                 continue
-            # A word that real skills use is no slip; a long one may be another spelling, such as "summarize".
+            # A word that real skills use is not a typing error; a long one may be a variant ("summarize").
             least = MIN_CORRECTED_CHARS if rarity(stem[0]) == RAREST else MIN_VARIANT_CHARS
             if not least <= len(written) <= MAX_CORRECTED_CHARS:
                 continue
@@ -214,7 +214,7 @@ class QueryParser:
         return found
 
     def _known_parts(self, word: str) -> Iterator[str]:
-        """Return a Chinese word, or its known parts if the library does not contain the word."""
+        """Yield a Chinese word, or its known parts if the library does not contain the word."""
         if len(word) < 3 or self._forms(word):
             known = [word]
         else:
@@ -241,7 +241,7 @@ def _translation_weight(word: str) -> float:
 
 
 def _without_stop_words(text: str) -> tuple[str, list[str]]:
-    """Cut the Chinese runs of a text at their stop words; return the text and the words that are left."""
+    """Split the Chinese runs of a text at stop words; return the text and the remaining words."""
     words: list[str] = []
 
     def cut(run: re.Match[str]) -> str:

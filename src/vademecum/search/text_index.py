@@ -1,4 +1,4 @@
-"""Documents and terms ↔ tantivy: a search index that returns numbers with scores."""
+"""A search index by tantivy, which returns the numbers of documents with their scores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_REMEMBERED = 10_000
 
 
 class Text(Struct, frozen=True):
-    """The text of one skill that is indexed."""
+    """The indexed text of one skill."""
 
     name: str
     description: str
@@ -45,7 +45,7 @@ class Text(Struct, frozen=True):
 class TextIndex:
     """A search index on disk, or in memory when it has no directory.
 
-    Everything that can go wrong with the files comes out as ``ValueError`` or ``OSError``.
+    Every failure of its files is raised as ``ValueError`` or ``OSError``.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -55,9 +55,9 @@ class TextIndex:
         self._index = Index(self._schema, path)
         self._analyzer = analyzer()
         self._index.register_tokenizer(_TOKENIZER, analyzer())
-        # Held for good: another process may commit, and its numbers would mean other skills.
+        # Never renewed: after another process commits, the numbers could mean other skills.
         self._searcher = self._index.searcher()
-        # What the searcher sees never changes, and a translation asks for the same words again and again.
+        # The searcher's view never changes, and translations look up the same words repeatedly.
         self._frequencies = lru_cache(MAX_REMEMBERED)(self._frequencies_of)
         self._asking = QueryParser(self._analyzer, self.known, self._beginning_with)
 
@@ -84,20 +84,20 @@ class TextIndex:
         return stamp
 
     def terms(self, query: str) -> list[Term]:
-        """Return the words of a query with what stands for them in this index."""
+        """Return the terms that represent the words of a query in this index."""
         return self._asking.terms(query)
 
     def known(self, term: str) -> int:
-        """Return how many documents contain a term in the field that most of them have it in."""
+        """Return how many documents contain a term, in the field where it is most frequent."""
         return max(self._frequencies(term).values(), default=0)
 
     def _frequencies_of(self, term: str) -> dict[str, int]:
-        """Return the fields that contain a term, each with the number of documents."""
+        """Return the number of documents that contain a term, for each field."""
         count_in = self._searcher.doc_freq
         return {field: count for field in WEIGHTS if (count := count_in(field, term))}
 
     def words(self, text: str) -> list[str]:
-        """Return the words of a text as they are indexed."""
+        """Return the words of a text in their indexed form."""
         return list(self._analyzer.analyze(prepared(text)))
 
     def in_field(self, number: int, field: str, term: str) -> bool:
@@ -113,7 +113,7 @@ class TextIndex:
         return [term for term, _ in found]
 
     def best(self, terms: Sequence[Term], n: int) -> list[tuple[float, int]]:
-        """Return the ``n`` best documents with their scores, and all that tie with the last of them."""
+        """Return the ``n`` best documents with their scores, and those that tie with the last one."""
         searcher = self._searcher
         query = Query.boolean_query([(Occur.Should, each) for term in terms for each in self._queries(term)])
         everything = max(1, searcher.num_docs)
@@ -128,7 +128,7 @@ class TextIndex:
         return [(float(score), int(number or 0)) for (score, _), number in zip(hits, numbers, strict=True)]
 
     def _queries(self, term: Term) -> list[Query]:
-        """Return the queries for a term: of several forms, the best one counts."""
+        """Return the queries for a term; of several forms, the best one counts."""
         forms = [
             [query for word in form.terms for query in self._in_fields(word, form.weight / len(form.terms))]
             for form in term.forms

@@ -1,7 +1,7 @@
-"""Text → the words that it is searched by, those of Chinese text with their English meanings.
+"""Split text into search words, and translate Chinese ones.
 
-The dictionary is loaded when it is first needed. ``python -m bench.dictionary`` makes it from CC-CEDICT (CC
-BY-SA 4.0, see NOTICE).
+The dictionary is loaded on first use. ``python -m bench.dictionary`` makes it from CC-CEDICT (CC BY-SA
+4.0, see NOTICE).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from vademecum.skill.text import UNSPACED, without_hidden
 MAX_WORD_CHARS = 8
 MAX_GLOSSES = 2
 
-# Compiled when they are first needed, which English requests never do.
+# Compiled on first use; English requests never need them.
 HAN = "[\u3400-\u4dbf\u4e00-\u9fff]+"
 _KANA = "[\u3040-\u30ff]"
-# Words that carry no topic. A request is cut at them, so that they match nothing by themselves.
+# Words without a topic. Requests are split at them, so they match nothing.
 _STOP = (
     "的 了 吗 呢 吧 啊 呀 嘛 么 着 过 地 得 之 所 而 且 但 并 或 和 与 及 跟 同 对 对于 关于 由 被 把 "
     "将 让 使 给 向 往 从 到 在 于 以 用 是 有 没 没有 不 不是 不能 不会 不要 很 太 更 最 都 也 还 就 "
@@ -38,7 +38,7 @@ _STOP = (
     "嗯 嗯嗯 哦 噢 哈哈 唉 喂 算了 知道了 没问"
 )
 STOP_WORDS = frozenset(_STOP.split(" "))
-# A word with a capital inside, such as JavaScript or PDFForm, and where it is to be cut.
+# A word with a capital inside, such as JavaScript or PDFForm, and where to cut it.
 _MIXED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
 _CUT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -54,7 +54,7 @@ class Dictionary:
             self._lines[word[0]] = f"{word[0]}\t{word[1:]}={line[1:]}"
 
     def meanings(self, word: str) -> list[str]:
-        """Return the English glosses of a word, the usual ones first; none if it is not known."""
+        """Return the English meanings of a word, common ones first; none if it is unknown."""
         glosses = self._beginning_with(word[0]).get(word[1:], "")
         return glosses.split(";") if glosses else []
 
@@ -63,7 +63,7 @@ class Dictionary:
         return dict(zip(entries[1::2], entries[2::2], strict=True))
 
     def segmented(self, run: str) -> list[str]:
-        """Cut a run of characters into the fewest words, of equal cuts the one with the longest word."""
+        """Split a run of characters into the fewest words; of equal splits, the one with the longest word."""
         best = [(0, 0, 0), *[(len(run), 0, 0)] * len(run)]
         for start, first in enumerate(run):
             before, squares, _ = best[start]
@@ -81,13 +81,13 @@ class Dictionary:
 
 @cache
 def dictionary() -> Dictionary:
-    """Load the dictionary, once in a process."""
+    """Load the dictionary, once per process."""
     data = Path(__file__).with_name("dictionary.txt.z").read_bytes()
     return Dictionary(zlib.decompress(data).decode("utf-8"))
 
 
 def glosses_of(text: str) -> str:
-    """Return the English meanings of a Chinese text, so that English requests find it; else nothing.
+    """Return the English meanings of a Chinese text, so that English requests find it.
 
     >>> glosses_of("填写发票")
     'fill form write data box invoice receipt'
@@ -101,15 +101,15 @@ def glosses_of(text: str) -> str:
 
 
 def prepared(text: str) -> str:
-    """Return a text in which every word that can be asked for stands by itself.
+    """Return the text with its searchable words separated by spaces.
 
-    Documents, queries and requests are all taken apart in this way.
+    Documents, queries and requests are all split in this way.
 
     >>> prepared("fillPDFForm in ＪａｖａＳｃｒｉｐｔ 技能说明")
     'fillPDFForm fill PDF Form in JavaScript Java Script  技能 能说 说明 '
     """
     if not text.isascii():
-        whole = text.encode("utf-8", "replace").decode()  # half a character is no text to search for
+        whole = text.encode("utf-8", "replace").decode()  # half a character cannot be searched for
         text = re.sub(UNSPACED, _pairs, simplified(unicodedata.normalize("NFKC", without_hidden(whole)[0])))
     return _MIXED.sub(lambda word: f"{word[0]} {_CUT.sub(' ', word[0])}", text)
 

@@ -1,1 +1,1 @@
-"""One agent in one conversation: the way through for everything that serves a model."""
+"""One agent in one conversation: everything that serves a model uses a session."""

@@ -1,4 +1,4 @@
-"""One call of a session: ask the gate about everything it needs, do it within limits, write it down."""
+"""One call of a session: ask the gate for everything it needs, carry it out within limits, and record it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from vademecum.tools.workspace import Located
 if TYPE_CHECKING:
     from vademecum.session.session import Session
 
-# A permission, what it is wanted for, and what a model calls that.
+# A permission, its resources, and their name for a model.
 Finer = tuple[str, tuple[str, ...], str]
-# What a rule denies of these looks to a model like what does not exist.
+# If a rule denies one of these, it looks missing to a model.
 _HIDING = frozenset({"read", "skill", "resource", "script"})
 CLOSED_TO_AGENTS = "no rule, flag or answer allows it"
-# What stays closed after a model itself unloaded the skill that excludes it.
+# Stays closed after a model unloaded the skill that excludes it.
 _LASTING = frozenset(
     {"write_file", "edit_file", "save_output", "delete_file", "run_command", "network_request"}
 )
@@ -48,8 +48,8 @@ T = TypeVar("T")
 class Act(ExitStack):
     """One call, from the first question to its entry in the record.
 
-    A refusal by a rule is an observation that a model can act on. A person's no is raised: the caller must
-    not go on as if it had not been said.
+    A refusal by a rule is an observation that a model can act on. A person's refusal is raised, because the
+    caller must not ignore it.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Act(ExitStack):
 
     @cached_property
     def run(self) -> Run:
-        """The run, which is begun if nothing was written down yet, and stays open until the call is over."""
-        return self.enter_context(self.session.recording.held())
+        """The run, which begins with the first event and stays open until the call is over."""
+        return self.enter_context(self.session.recording.held(by_person=self.origin == "user"))
 
     @cached_property
     def number(self) -> int:
@@ -95,7 +95,7 @@ class Act(ExitStack):
     def write_call(
         self, seen: Observation, parameters: Mapping[str, Any], started: float, seconds: float = 0.0
     ) -> None:
-        """Add the event for one call of a tool: who called, when, what the rules said, what came of it."""
+        """Add the event for one call of a tool: who called, when, the decision, and the result."""
         self.is_written = True
         skill, passage = self.skill, self.passage
         decision = self.refused if passage is None else passage.decision
@@ -124,10 +124,10 @@ class Act(ExitStack):
         )
 
     def perform(self, work: Callable[[], Observation], parameters: Mapping[str, Any]) -> Observation:
-        """Do the work of a tool and write it down, whatever comes of it."""
+        """Do the work of a tool and record it, also if it fails."""
         started, clock = time.time(), time.monotonic()
         seen = Observation(self.tool, "", code="interrupted")
-        self.number  # noqa: B018 - calls are numbered in the order in which they begin
+        self.number  # noqa: B018 - number calls in the order in which they begin
         try:
             seen = work()
         except VademecumError as error:
@@ -138,7 +138,7 @@ class Act(ExitStack):
             reason = getattr(error, "strerror", None) or error
             seen = Observation(self.tool, f"{self.tool} failed ({reason}): try another way.", code="failed")
         finally:
-            # The record says what really happened, also if the model was told of something missing.
+            # The record says what really happened, even if the model was told that something is missing.
             said = structs.replace(seen, code="denied") if self.hidden else seen
             self.write_call(said, parameters, started, time.monotonic() - clock)
         return seen
@@ -146,20 +146,20 @@ class Act(ExitStack):
     # Questions
 
     def guarded(self, kind: Kind, name: str, said: Mapping[str, object], do: Callable[[], T]) -> T:
-        """Do something with the leave of the guard, if there is one."""
+        """Call ``do`` if the guard, if any, allows it."""
         guard = self.session.guard
         if guard is None:
             return do()
-        self.is_written = kind != "skill"  # the guard itself writes down what it refuses to tools
+        self.is_written = kind != "skill"  # the guard itself records what it refuses to tools
         return guard.act(kind, name, said, do, record=self.run.record)
 
     def check(self, digest: Callable[[], str], exact: Callable[[], str] = str) -> None:
-        """Raise if this is a call that was put off and what it is about has changed since."""
+        """Raise if this is a deferred call and its content has changed since."""
         if isinstance(self._approver, Answered) and (digest(), exact()) != self._approver.expected:
             raise ToolRefused(CHANGED, code="changed")
 
     def ask(self, question: Question) -> Answer:
-        """Ask, and write down what was asked and what was answered; who cannot be asked has not said yes."""
+        """Ask, and record question and answer; a failure to ask is a refusal."""
         self.write(
             "approval_asked",
             id=question.id,
@@ -185,27 +185,27 @@ class Act(ExitStack):
             return self._approver.ask(question)
         except (Deferred, VademecumError):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever an approver raises, it is not a yes
-            return Answer("reject", f"the question could not be put ({error})", seen=False, absent=True)
+        except Exception as error:  # noqa: BLE001 - whatever an approver raises is a refusal
+            return Answer("reject", f"the question could not be asked ({error})", seen=False, absent=True)
 
-    # What the rules say
+    # Decisions of the rules
 
     def decided(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decided:
-        """Return a request of this caller, and what the rules say of it."""
+        """Return a request of this caller with its decision."""
         return self.all_decided([(permission, resources, "")], skill)[0]
 
     def all_decided(self, wanted: Sequence[Finer], skill: Skill | None = None) -> list[Decided]:
-        """Return several requests of this caller, and what the rules say of each."""
+        """Return several requests of this caller with their decisions."""
         caller = self.origin, self.session.agent, None if skill is None else skill.name
         requests = [Request(each, names, *caller) for each, names, _ in wanted]
         return list(zip(requests, map(self.session.gate.policy.decide, requests), strict=True))
 
     def decision(self, permission: str, resources: tuple[str, ...], skill: Skill | None = None) -> Decision:
-        """Return what the rules say of one request of this caller."""
+        """Return the decision about one request of this caller."""
         return self.decided(permission, resources, skill)[1]
 
     def sees(self, skill: Skill) -> Sees:
-        """Return the test whether the caller may know of a file of a skill: what is denied is not named."""
+        """Return a function that says whether the caller may know of a file of a skill."""
 
         def sees(relative: str) -> bool:
             names = (f"{skill.name}/{relative}",)
@@ -216,7 +216,7 @@ class Act(ExitStack):
         return sees
 
     def find(self, name: str, source: str = "") -> Skill:
-        """Return the skill of that name that may be known: for a model, one of those it was offered."""
+        """Return the skill of that name if the caller may know of it; models see only offered skills."""
         index = self.session.view.index if self.origin == "user" else self.session.view.offered
         try:
             return index.get(name, source=source or None)
@@ -226,7 +226,7 @@ class Act(ExitStack):
             raise SkillNotFound(f"{error} search_skills finds skills by what they do.") from error
 
     def locate(self, path: str) -> Located:
-        """Return where a path from outside leads: in the project, or to an output of this conversation."""
+        """Return the location of a path from outside: in the project, or an output of this conversation."""
         if path.startswith(PREFIX):
             return self.session.outputs.locate(path)
         return self.session.place.workspace.locate(path)
@@ -234,23 +234,23 @@ class Act(ExitStack):
     def inputs(
         self, words: Sequence[str], files: Sequence[str], copies: Sequence[str] = ()
     ) -> tuple[list[Input], list[str]]:
-        """Return what is named for a process, and the words that lead out of the project."""
+        """Return the inputs that a call names, and the words that lead out of the project."""
         known = self.knows if self.origin != "user" else bool
         workspace = self.session.place.workspace
         return find_inputs(words, files, copies, workspace=workspace, locate=self.locate, known=known)
 
     def decide(self, wanted: Callable[[], Sequence[Finer]], *, fixed: Sequence[Finer] = ()) -> None:
-        """Find out what the rules say of the tool itself and of what it is used on.
+        """Decide about the tool itself and what it is used on.
 
-        What is ``wanted`` is looked at again after a person was asked; what is ``fixed`` cannot change.
+        ``wanted`` is computed again after a person was asked; ``fixed`` cannot change.
         """
         self.wanted, self.found, self.asked = wanted, list(wanted()), []
         self.decide_also([*self._of_tool(), *fixed, *self.found])
 
     def decide_also(self, wanted: Sequence[Finer]) -> None:
-        """Add what cannot change any more to what was decided before.
+        """Add requests that cannot change any more to the earlier decisions.
 
-        What the rules deny to be read or run is hidden from a model: it gets the error of something missing.
+        If the rules deny reading or running, a model gets the error for a missing file or skill.
         """
         decided = self.all_decided(wanted, self.skill)
         self.asked = [*self.asked, *decided]
@@ -261,7 +261,7 @@ class Act(ExitStack):
                 raise self._not_there(request.permission, shown)
 
     def _of_tool(self) -> list[Finer]:
-        """Return what the tool itself needs; a rule that denies writing denies every tool that writes."""
+        """Return the requests for the tool itself; a rule that denies writing denies all tools that write."""
         found: list[Finer] = [("tool", (self.tool,), "")]
         writes = self.tool in _WRITING or (isinstance(self.call, calls.RunCommand) and self.call.writes)
         if writes and self.decision("tool", ("write_file",)).effect is Effect.DENY:
@@ -269,9 +269,9 @@ class Act(ExitStack):
         return found
 
     def refuse_denied(self, used_on: tuple[str, ...] = ()) -> None:
-        """Raise if something that was decided is denied, before anything is read or copied for it.
+        """Raise if a decision is a denial, before anything is read or copied.
 
-        If ``used_on`` says what the tool is used on, the bounds of active skills count too.
+        If ``used_on`` is given, the bounds of active skills count too.
         """
         tool, _ = self.asked[0]
         bounds = self._bounds(used_on) if used_on else ()
@@ -288,7 +288,7 @@ class Act(ExitStack):
         return ToolRefused(f"There is no {shown!r} here.", code="missing")
 
     def denied_files(self, skill: Skill) -> list[str]:
-        """Return the files of a skill that a rule denies, which its scripts do not get either."""
+        """Return the files of a skill that a rule denies; its scripts do not get them either."""
         files, _ = listed_below(skill.location)
         policy, agent = self.session.gate.policy, self.session.agent
         if not policy.could_restrict("resource", agent, "\n".join(f"{skill.name}/{file}" for file in files)):
@@ -306,7 +306,7 @@ class Act(ExitStack):
         about: Callable[[], str] = str,
         exact: Callable[[], str] = str,
     ) -> None:
-        """Ask for the tool itself and for what it is used on, with everything that bounds it."""
+        """Ask for the tool itself and what it is used on, within all bounds."""
         self.decide(finer)
         self.settle(resources_of(self.found), about=about, exact=exact)
 
@@ -318,9 +318,9 @@ class Act(ExitStack):
         exact: Callable[[], str],
         digest: str | None = None,
     ) -> None:
-        """Go on only if the rules, the bounds and, if it is asked, a person let all that was decided pass.
+        """Return only if the rules, the bounds and, if asked, a person allow everything decided on.
 
-        An answer applies to what ``exact`` returns and to ``digest``, which is by default that of the skill.
+        An answer applies to the result of ``exact`` and to ``digest``, by default the skill's.
         """
         if digest is None:
             digest = "" if self.skill is None else skill_digest(self.skill)
@@ -337,12 +337,12 @@ class Act(ExitStack):
             exact=exact,
             also=also,
         )
-        # While a person was asked, a path may have become a link to something else.
+        # While the person decided, a path may have become a link to something else.
         if self.passage.by != "rule" and list(self.wanted()) != self.found:
             raise ToolRefused(CHANGED, code="changed")
 
     def foresee(self, finer: Sequence[Finer]) -> Decision:
-        """Return what would be decided about a call that needs this, without doing or asking anything."""
+        """Return the decision about a call with these needs, without doing or asking anything."""
         self.decide(lambda: finer)
         return self._worst(resources_of(finer))[0]
 
@@ -350,16 +350,16 @@ class Act(ExitStack):
         """Return the strictest decision about the call, and those that did not come from the rules."""
         also = [*self._bounds(used_on), *self._risk(used_on), *self._origin_risk()]
         also += [self.closed] if self.closed else []
-        # Of equal ones, that of the risk says best what would allow it.
+        # Of equal decisions, the one about the risk says best what would allow the call.
         decided = (decision for _, decision in self.asked)
         return max((*also, *decided), key=lambda decision: decision.effect), also
 
     def _bounds(self, used_on: tuple[str, ...]) -> list[Decision]:
-        """Return what ``allowed-tools`` excludes.
+        """Return the decisions of ``allowed-tools`` that exclude the call.
 
-        A script must pass its own skill's list; if another active skill excludes it, that is asked. Any other
-        tool must pass the lists of all active skills. What a skill excluded that the model itself unloaded is
-        asked, as far as it changes or sends something.
+        A script must be in its own skill's list; if another active skill excludes it, a person is asked. Any
+        other tool must be in the lists of all active skills. If only a skill that the model unloaded excludes
+        a tool that changes or sends something, a person is asked.
         """
         active, unloaded = self.session.bounding()
         excluding = [(skill, Effect.DENY) for skill in active]
@@ -372,7 +372,7 @@ class Act(ExitStack):
         if self.tool in _LASTING:
             excluding += [(skill, Effect.ASK) for skill in unloaded]
         uses = [(self.tool, used_on)]
-        if isinstance(self.call, calls.RunCommand):  # what it changes and reaches must be in the list as well
+        if isinstance(self.call, calls.RunCommand):  # its changes and hosts must be in the list as well
             uses = [(self.tool, used_on[:1]), ("write_file", tuple(self.call.writes))]
             uses.append(("network_request", tuple(self.call.network)))
         found = [
@@ -394,7 +394,7 @@ class Act(ExitStack):
         return [] if decision.effect is Effect.ALLOW and decision.layer == RUN else [needed]
 
     def _origin_risk(self) -> list[Decision]:
-        """Return the approval that a script of a server needs, whatever the rules allow."""
+        """Return the approval that a script from a server always needs."""
         if not isinstance(self.call, calls.RunScript) or self.skill is None:
             return []
         if not self.skill.source.startswith("mcp:"):
@@ -405,7 +405,7 @@ class Act(ExitStack):
         return [Decision(Effect.ASK, rule, "script", resource)]
 
     def reads(self, *files: Located) -> list[Finer]:
-        """Return what reading files needs; what this conversation saw or made already needs nothing."""
+        """Return the requests for reading files; outputs of this conversation need none."""
         seen = [Path(os.path.realpath(place / OBSERVATIONS)) for place in self.session.recording.places]
         found: list[Finer] = []
         for located in files:
@@ -416,7 +416,7 @@ class Act(ExitStack):
         return found
 
     def writes(self, located: Located, permission: str = "write") -> list[Finer]:
-        """Return what changing or deleting a file needs."""
+        """Return the requests for changing or deleting a file."""
         names = f"{located.path}/", f"{os.path.realpath(located.path)}/"
         if any(name.startswith(f"{root}/") for root in self.session.view.roots for name in names):
             rule = Rule(permission, "close the roots of skills", Effect.DENY, FIXED, 0, CLOSED_TO_AGENTS)
@@ -424,7 +424,7 @@ class Act(ExitStack):
         return [(permission, self.session.place.workspace.names(located), located.name)]
 
     def _of_skill(self, real: Path, shown: str) -> list[Finer]:
-        """Return the rules to ask if a path is a file of a skill, by whatever name it is reached."""
+        """Return the requests for a path that is a file of a skill, under any of its names."""
         found: list[Finer] = []
         for skill, relative in self.session.view.owners(real):
             found.append(("skill", (skill.name,), shown))
@@ -432,13 +432,13 @@ class Act(ExitStack):
                 continue
             names = (f"{skill.name}/{relative}",)
             found.append(("resource", names, shown))
-            if relative.startswith("scripts/"):  # one that is asked about to be run may be read
+            if relative.startswith("scripts/"):  # a script that may be run after approval may be read
                 decision = self.decision("script", names, skill)
                 found += [("script", names, shown)] if decision.effect is Effect.DENY else []
         return found
 
     def may_read(self, real: Path, *, most: Effect = Effect.ALLOW) -> bool:
-        """Return whether a path may be read without asking; what may not is not mentioned."""
+        """Return whether a path may be read without asking."""
         names = self.session.place.workspace.rule_names(real)
         finer = [("read", names, ""), *self._of_skill(Path(os.path.realpath(real)), "")]
         return max([decision.effect for _, decision in self.all_decided(finer)]) <= most
@@ -448,11 +448,11 @@ class Act(ExitStack):
         return self.may_read(real, most=Effect.ASK)
 
     def knows(self, located: Located) -> bool:
-        """Return whether the caller may know of what is there."""
+        """Return whether the caller may know of a location."""
         return located.name.startswith(PREFIX) or self.may_list(Path(os.path.realpath(located.path)))
 
     def hidden_in(self, located: Located) -> tuple[str, ...]:
-        """Return what below a directory may not be read without asking, relative to it."""
+        """Return the relative paths below a directory that may not be read without asking."""
         workspace, base = self.session.place.workspace, os.path.realpath(located.path)
         prefixes = [
             "" if name == "." else f"{name}/" for name in dict.fromkeys(workspace.rule_names(Path(base)))
@@ -461,7 +461,7 @@ class Act(ExitStack):
         policy, agent, skills = self.session.gate.policy, self.session.agent, self.session.view
         of_skills = skills.overlap(base)
         written = "\n".join(f"{prefix}{name}" for prefix in prefixes for name in names)
-        # What rules deny of skills may be reached by hard links, under any name.
+        # Denied files of skills can be reached by hard links, under any name.
         of_rules = policy.denies_some(("script",), agent) or any(
             policy.could_restrict(each, agent) for each in ("skill", "resource")
         )
@@ -478,7 +478,7 @@ class Act(ExitStack):
         return tuple(sorted({*special, *hidden_below(base, names, may_show)}))
 
     def is_closed(self, file: Path) -> bool:
-        """Return whether a file may not be changed, whatever a person answers."""
+        """Return whether a file must not be changed, even with approval."""
         names = self.session.place.workspace.rule_names(file)
         in_skills = any(str(file).startswith(f"{root}/") for root in self.session.view.roots)
         return in_skills or any(
@@ -487,12 +487,12 @@ class Act(ExitStack):
 
     @property
     def trash(self) -> Path:
-        """Where the old content of the files goes that this call changes."""
+        """The directory for the old content of files that this call changes."""
         return self.run.record.place / "trash" / f"{self.number:04}"
 
     @property
     def directory(self) -> Path:
-        """Where what belongs to this call is kept."""
+        """The directory of this call."""
         return self.run.record.place / "calls" / f"{self.number:04}"
 
 

@@ -1,4 +1,4 @@
-"""Types of a session: its place, results of calls with their pictures, the guard, deferred approvals."""
+"""Types of a session: its place, results of calls with their images, the guard, deferred approvals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vademecum.skill.skill import Skill
 from vademecum.tools.exchange import Output
 from vademecum.tools.workspace import Workspace
 
-# What providers accept in one result.
+# The limits of providers for one result.
 MAX_CONTENT_BYTES = 5 * 1024 * 1024
 MAX_CONTENTS = 8
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One working directory: the project around it, its configuration, and what must not be written down."""
+    """One working directory: the project around it, its configuration, and the secrets to mask."""
 
     context: Context
     config: Config
@@ -55,7 +55,7 @@ class Place:
         config: LoadedConfig | None = None,
         reachable: tuple[Path, ...] = (),
     ) -> Place:
-        """Return the place of a context; ``reachable`` are directories outside it that a person named."""
+        """Return the place for a context; ``reachable`` are directories outside it that a person named."""
         context = context or Context.current()
         project = context.project
         workspace = Workspace(context.cwd, *reachable, project=project)
@@ -66,7 +66,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A picture or a PDF: its name, its media type and its bytes."""
+    """An image or a PDF: its name, its media type and its bytes."""
 
     name: str
     media_type: str
@@ -74,7 +74,7 @@ class Content:
 
     @property
     def is_image(self) -> bool:
-        """Return whether it is a picture."""
+        """Return whether it is an image."""
         return self.media_type.startswith("image/")
 
     @property
@@ -89,7 +89,7 @@ class Content:
 
 
 def media_type(data: bytes) -> str:
-    r"""Return the type of a picture or PDF by its first bytes, or nothing.
+    r"""Return the type of an image or PDF by its first bytes, or an empty text.
 
     >>> media_type(b"%PDF-1.7 ..."), media_type(b"text")
     ('application/pdf', '')
@@ -100,7 +100,7 @@ def media_type(data: bytes) -> str:
 
 
 def contents_of(outputs: Iterable[Output]) -> tuple[Content, ...]:
-    """Return the pictures and PDFs among outputs, except large ones and those that contain a secret."""
+    """Return the images and PDFs among outputs, except large ones and those that contain a secret."""
     found: list[Content] = []
     for output in outputs:
         if output.secret or output.bytes > MAX_CONTENT_BYTES or len(found) == MAX_CONTENTS:
@@ -113,12 +113,12 @@ def contents_of(outputs: Iterable[Output]) -> tuple[Content, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The answer to a call: text for the model, and the code of what went wrong, ``""`` if nothing did.
+    """The answer to a call: text for the model, and the code of an error or ``""``.
 
-    ``kind`` says what the text is: instructions of a skill, a file of one, the output of a tool, or an error.
-    Text of our own has none. ``report`` says what was read, ``facts`` and ``files`` are for programs.
-    ``advice`` is for people only: why something was refused, and what would allow it. ``outputs`` are the
-    files that a script or command left, ``content`` the pictures and documents that a model can look at.
+    ``kind`` is the kind of text: instructions of a skill, a file of one, the output of a tool, or an error.
+    Our own text has none. ``report`` says how much was read; ``facts`` and ``files`` are for programs.
+    ``advice`` is for people only: why a call was refused, and what would allow it. ``outputs`` are the files
+    that a script or command left, ``content`` the images and documents that a model can view.
     """
 
     text: str
@@ -134,14 +134,14 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Return whether the call was carried out; a script that exits with 1 was."""
+        """Return whether the call was carried out, whatever the exit code of a script."""
         return not self.code
 
 
 class Deferred(Exception):
-    """An approver raises this to have a question answered later. Nothing was done; ``resume`` does it.
+    """Raised by an approver to defer its answer. Nothing was done; ``resume`` carries out the call later.
 
-    If ``kept`` is false, the caller itself makes the call again once there is an answer.
+    If ``kept`` is false, the caller itself repeats the call once there is an answer.
     """
 
     kept = True
@@ -152,12 +152,12 @@ class Deferred(Exception):
 
 
 class Guard(Protocol):
-    """Decides about acts besides the rules, and is there while they happen. A charter is one."""
+    """Decides about acts in addition to the rules, and surrounds them. A charter is one."""
 
     def act(
         self, kind: Kind, name: str, parameters: Mapping[str, object], do: Callable[[], T], *, record: Record
     ) -> T:
-        """Do it and return what ``do`` returns, or raise ``Denied`` with every reason.
+        """Call ``do`` and return its result, or raise ``Denied`` with every reason.
 
         ``name`` is a skill, a skill and its script (``csv/scripts/a.py``), or a tool.
         """
@@ -165,15 +165,15 @@ class Guard(Protocol):
 
 
 class Host(Protocol):
-    """The loop that a session serves, if it is one of ours."""
+    """The agent loop that a session serves, if it is ours."""
 
     def has_room_for(self, text: str) -> bool:
         """Return whether a skill's instructions still fit into the prompt."""
         ...
 
     def run_subagent(self, skill: Skill, task: str, effect: str) -> Result:
-        """Run a skill whose ``run-mode`` is ``subagent`` in a child agent; ``effect`` is what let it pass.
+        """Run a skill whose ``run-mode`` is ``subagent`` in a child agent; ``effect`` is how it was allowed.
 
-        ``task`` says what it should do; without one it gets the request.
+        ``task`` is its task; without one, it gets the request.
         """
         ...

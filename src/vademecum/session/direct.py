@@ -1,6 +1,6 @@
-"""Tools but scripts: read, list, search, change and delete files, save outputs, request an address.
+"""All tools except scripts: read, list, search, change and delete files, save outputs, send requests.
 
-``explain`` says what would be decided about any of them.
+``explain`` returns the decision about a request, without doing anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MAX_SAVED_BYTES = 256 * 1024 * 1024
 
-# A call that needs the permission, for its resource.
+# For each permission, a call that needs it.
 _CALLS: dict[str, Callable[[str], calls.RunScript | calls.DirectCall]] = {
     "write": lambda path: calls.WriteFile(path, ""),
     "delete": calls.DeleteFile,
@@ -40,7 +40,7 @@ _CALLS: dict[str, Callable[[str], calls.RunScript | calls.DirectCall]] = {
 
 
 def perform(act: Act, call: calls.DirectCall) -> Observation:
-    """Ask for what a tool needs, and do it."""
+    """Ask for a tool's needs, and carry out the call."""
     match call:
         case calls.ReadFile() | calls.ListDir() | calls.Grep():
             located = act.locate(call.path)
@@ -74,7 +74,7 @@ def perform(act: Act, call: calls.DirectCall) -> Observation:
 
 
 def _replace(act: Act, located: Located, data: bytes) -> Observation:
-    """Write a file whose requests are decided, after asking about exactly this content."""
+    """Write a file after asking about exactly this content; its requests are decided already."""
     act.refuse_denied((located.rule,))
     writing.refuse_link(located)
     about = partial(writing.planned, located, data)
@@ -88,7 +88,7 @@ def _replace(act: Act, located: Located, data: bytes) -> Observation:
 
 
 def _edit(act: Act, call: calls.EditFile, located: Located) -> Observation:
-    """Replace a text in a file; if reading it is asked for, nothing is said of it before the answer."""
+    """Replace a text in a file; if reading needs approval, reveal nothing about the file before that."""
     act.decide(lambda: [*act.reads(located), *act.writes(located)])
     act.refuse_denied((located.rule,))
     writing.refuse_link(located)
@@ -109,19 +109,22 @@ def _save(act: Act, call: calls.SaveOutput) -> Observation:
     located = act.session.place.workspace.locate(call.path or output.name)
     act.decide(partial(act.writes, located))
     act.refuse_denied()
-    data = read_capped(output.file, cap=MAX_SAVED_BYTES)
-    if act.session.outputs.overwrites_newer(output, located.path, writing.content_digest(located)):
+    data, there = read_capped(output.file, cap=MAX_SAVED_BYTES), writing.content_digest(located)
+    text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
+    if there == output.sha256:  # it was saved before
+        facts = {"bytes": len(data), "sha256": there, "path": located.name}
+        return Observation(act.tool, text, facts=facts)
+    if act.session.outputs.overwrites_newer(output, located.path, there):
         raise ToolRefused(
             f"{located.name!r} changed since the run began: save it under another name.", code="changed"
         )
     seen = _replace(act, located, data)
     act.session.outputs.saved(output)
-    text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
     return structs.replace(seen, text=text, facts={**seen.facts, "path": located.name})
 
 
 def _content(located: Located, new: bytes = b"") -> Callable[[], str]:
-    """Return what an answer about changing a file depends on: what is in it now, and what would be."""
+    """Return a function for the content that an answer depends on: the current and the new one."""
     return lambda: f"{writing.content_digest(located)} {hashlib.sha256(new).hexdigest()}"
 
 
@@ -139,8 +142,8 @@ def _request(act: Act, call: calls.NetworkRequest) -> Observation:
         except Deferred as deferred:
             if hop.url == call.url:
                 raise
-            # Something was sent by now, so that this cannot be taken up later.
-            text = f"It redirects to {hop.host!r}, which needs an approval of its own: request that address."
+            # A request was sent already, so the call cannot be deferred.
+            text = f"It redirects to {hop.host!r}, which needs its own approval: request that address."
             raise ToolRefused(text, code="redirects") from deferred
 
     return network_request(call, permit=permit, keep=act.directory / "answer")

@@ -1,4 +1,4 @@
-"""Scripts and commands: ask for what they need, give them that and nothing else, keep what they leave."""
+"""Run scripts and commands: ask for their needs, give them only those, and keep their outputs."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ USUAL_PORTS = (80, 443)
 def prepared(
     act: Act, call: calls.RunScript, skill: Skill, stdin: int | None
 ) -> tuple[str, dict[str, object], Callable[[], Observation]]:
-    """Return the name of a script, what is said to it as a charter knows that, and the work itself.
+    """Return the name of a script, its parameters for a charter, and the work itself.
 
-    It gets what is named for it, and what its arguments name. A word that names something a model may not
-    know of is a plain word. A person is told of a path that is not passed on.
+    The script gets the files of the call and those that its arguments name. If a model may not know of a
+    path, the word is a plain word. A person sees which paths the script does not get.
     """
     inputs, outside = act.inputs(call.args, call.files, call.copy)
     if act.origin == "user":
@@ -84,7 +84,7 @@ def prepared(
     return names[0], {key: value for key, value in said.items() if value}, work
 
 
-def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charter was asked
+def run_script(  # noqa: PLR0913, PLR0917 - results from before the charter was asked
     act: Act,
     call: calls.RunScript,
     skill: Skill,
@@ -93,8 +93,8 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
     notes: Sequence[str],
     stdin: int | None,
 ) -> Observation:
-    """Run a script of a skill: ask for what it needs, then run a private copy of it."""
-    once: list[Finer] = [  # of files it gets copies, made before anybody is asked
+    """Run a script of a skill: ask for its needs, then run a private copy of it."""
+    once: list[Finer] = [  # files are copied before anybody is asked
         ("skill", (skill.name,), ""),
         ("script", names, ""),
         *act.reads(*(each.located for each in given if each.kind == "file")),
@@ -136,7 +136,7 @@ def run_script(  # noqa: PLR0913, PLR0917 - what was found out before the charte
 
 
 def _secrets(act: Act, skill: Skill) -> dict[str, str]:
-    """Return the values that are kept for a skill, of those that it names."""
+    """Return the stored secrets of a skill, as far as it names them."""
     if not skill.meta.secrets:
         return {}
     from vademecum.secret_store import SecretStore  # noqa: PLC0415 - for these skills alone
@@ -151,7 +151,7 @@ def _settle_script(
     inputs: Sequence[Input],
     copies: Callable[[], object],
 ) -> None:
-    """Ask, if the rules want that, about exactly this script with these words and inputs."""
+    """Ask, if the rules require it, about exactly this script with these arguments and inputs."""
     approved = ApprovedTexts(grants_file(act.session.place.context))
 
     def about() -> str:
@@ -165,7 +165,7 @@ def _settle_script(
             facts.append(
                 f"gets the secrets {', '.join(secrets)}, kept for a skill of this name, which is {skill}"
             )
-        # Last, so that a long argument cannot push the script out of a form that is cut.
+        # Last, so that a long argument cannot push the script out of a text that is cut.
         texts = _shown_whole("long arguments", plan.call.args, plan.call.stdin)
         return "\n".join([about_script(plan, facts, approved=approved.last(plan.resource)), *texts])
 
@@ -178,7 +178,7 @@ def _settle_script(
 
 
 def _interpreter(act: Act, plan: ScriptPlan) -> tuple[Interpreter, dict[str, Any]]:
-    """Return how the script is started; if it requires packages, in an environment that has them."""
+    """Return how to start the script; if it requires packages, in an environment that has them."""
     if not plan.packages:
         return plan.interpreter, {}
     from vademecum.tools.packages.environments import Environments  # noqa: PLC0415 - for these scripts alone
@@ -218,7 +218,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
     act.decide(wanted)
     act.refuse_denied()
     program = _program(act, call.argv[0])
-    # What the rules hide in directories that may be changed stays hidden.
+    # Hidden paths in writable directories stay hidden.
     shown = [*reads, *(Input(each.name, each, "directory") for each in writes if each.path.is_dir())]
     inputs = _with_hidden(act, shown)
     changes = Changes(act.trash, tuple(Path(os.path.realpath(each.path)) for each in writes))
@@ -255,7 +255,7 @@ def run_command(act: Act, call: calls.RunCommand) -> Observation:
 
 
 def _outputs_in(act: Act, words: Sequence[str]) -> dict[str, Input]:
-    """Return the outputs of this conversation that words name."""
+    """Return the outputs of this conversation that are named in ``words``."""
     parts = (part for word in words for _, part in parts_of(word))
     return {part: Input(part, act.locate(part), "file") for part in parts if part.startswith(PREFIX)}
 
@@ -263,7 +263,7 @@ def _outputs_in(act: Act, words: Sequence[str]) -> dict[str, Input]:
 def _settle_command(
     act: Act, call: calls.RunCommand, lines: tuple[str, ...], program: Interpreter, about: Callable[[], str]
 ) -> None:
-    """Ask about these words with this standard input, and about a program of the project as it is now."""
+    """Ask about these arguments, this standard input, and the current content of a program of the project."""
     own = sha256_of(program.words[0]) if not program.readable and _is_own(call.argv[0]) else ""
     exact = repr((calls.said(call), own))
     digest = hashlib.sha256(f"{own} {call.stdin}".encode()).hexdigest() if own or call.stdin else ""
@@ -273,7 +273,7 @@ def _settle_command(
 
 
 def _in_place(inputs: Sequence[Input]) -> Furnished:
-    """Return the files and directories that a command reads where they are, without what the rules hide."""
+    """Show the files and directories that a command reads in place, without hidden ones."""
     bases = [Path(os.path.realpath(each.located.path)) for each in inputs]
     hidden = tuple(base / name for base, each in zip(bases, inputs, strict=True) for name in each.hidden)
     mounted = tuple(Mount(base, base) for base in bases)
@@ -281,7 +281,7 @@ def _in_place(inputs: Sequence[Input]) -> Furnished:
 
 
 def _lines(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return what the rules are asked about: the words as a shell would write them, and without a path.
+    """Return the resources for the rules: the words in shell syntax, also with the program's bare name.
 
     >>> _lines(["/bin/echo", "a b"])
     ("/bin/echo 'a b'", "echo 'a b'")
@@ -291,12 +291,12 @@ def _lines(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_own(word: str) -> bool:
-    """Return whether a word names a program by a path that is not the system's."""
+    """Return whether a word names a program by a path outside the system's directories."""
     return "/" in word and not word.startswith(("/usr/", "/bin/", "/sbin/"))
 
 
 def _program(act: Act, word: str) -> Interpreter:
-    """Return how a program is started: one of the system by its name, or one of the project by its path."""
+    """Return how to start a program: the system's by its name, or the project's by its path."""
     if _is_own(word):
         located = act.locate(word)
         act.decide_also(act.reads(located))
@@ -313,20 +313,20 @@ def _program(act: Act, word: str) -> Interpreter:
 
 
 def _refuse_closed(act: Act, changes: Changes) -> None:
-    """Raise if the command would be able to change something that is denied."""
+    """Raise if the command could change something that is denied."""
     closed = next(filter(act.is_closed, changes.files()), None)
     if closed is not None:
         shown = os.path.relpath(closed, act.session.place.project)
-        text = "What may be changed contains files that may not: name a smaller part of it."
+        text = "The paths to change contain files that must not change: name a smaller part."
         raise Denied(text, advice=f"one of them is {shown}")
     plain = (about for file in changes.files() if stat.S_ISREG((about := file.lstat()).st_mode))
     if any(about.st_nlink > 1 for about in plain):
-        text = "What may be changed contains hard links, so that other files would change too"
-        raise ToolRefused(f"{text}: name a smaller part of it.", code="linked")
+        text = "The paths to change contain hard links, so other files would change too"
+        raise ToolRefused(f"{text}: name a smaller part.", code="linked")
 
 
 def _sorted_changes(act: Act, changes: Changes) -> tuple[list[str], list[str]]:
-    """Return what the command changed, and what it made that is denied, which is taken away."""
+    """Return what the command changed, and remove and return what it must not create."""
     changed, refused = [], []
     for file in changes.found():
         if act.is_closed(file):
@@ -340,7 +340,7 @@ def _sorted_changes(act: Act, changes: Changes) -> tuple[list[str], list[str]]:
 
 
 def _closed_top(act: Act, file: Path, changes: Changes) -> Path:
-    """Return the whole of what is closed, such as a directory ``.git`` for a file in it."""
+    """Return the topmost closed path, such as the directory ``.git`` for a file in it."""
     top = file
     while top.parent not in changes.paths and len(top.parents) > 1 and act.is_closed(top.parent):
         top = top.parent
@@ -353,7 +353,7 @@ def _with_changes(seen: Observation, changed: list[str], refused: list[str]) -> 
     lines = [seen.text, *(f"It changed {visible(name)}." for name in changed[:MAX_LISTED_OUTPUTS])]
     if len(changed) > MAX_LISTED_OUTPUTS:
         lines.append(f"It changed {len(changed) - MAX_LISTED_OUTPUTS:,} more files.")
-    lines += [f"It made {visible(name)}, which is not allowed, so it was taken away." for name in refused]
+    lines += [f"It made {visible(name)}, which is not allowed and was removed." for name in refused]
     facts = {**seen.facts, "changed": changed, "taken_away": refused}
     code = seen.code or ("denied" if refused else "")
     return structs.replace(seen, text="\n".join(lines), code=code, facts=facts)
@@ -363,7 +363,7 @@ def _with_changes(seen: Observation, changed: list[str], refused: list[str]) -> 
 
 
 def _shown_whole(name: str, words: Sequence[str], stdin: str) -> list[str]:
-    """Return long words and the standard input as a person reads them; no line can look like one of ours."""
+    """Return long words and standard input for a person, so that no line can look like one of ours."""
     long = [word for word in words if len(word) > MAX_WORD_CHARS or "\n" in word]
     shown = []
     for title, text in ((name, "\n".join(long)), ("standard input", stdin)):
@@ -373,22 +373,22 @@ def _shown_whole(name: str, words: Sequence[str], stdin: str) -> list[str]:
 
 
 def _with_hidden(act: Act, inputs: Sequence[Input]) -> list[Input]:
-    """Find out what the rules hide in each directory."""
+    """Return the inputs with the hidden paths in each directory."""
     return [
         each if each.kind == "file" else replace(each, hidden=act.hidden_in(each.located)) for each in inputs
     ]
 
 
 def _check_unchanged(act: Act, inputs: Sequence[Input], before: Sequence[Input]) -> None:
-    """Raise if the rules hide something else by now in a directory, after a person took time to answer."""
+    """Raise if the hidden paths in a directory changed while a person answered."""
     if act.passage is not None and act.passage.seen and _with_hidden(act, inputs) != list(before):
         raise ToolRefused(CHANGED, code="changed")
 
 
 def _network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Finer]:
-    """Return what the network needs: for the script or command, and for each host that is named.
+    """Return the requests for the network: for the script or command, and for each named host.
 
-    The whole network would go round a rule that denies a host, so that it is refused if there is one.
+    The whole network would bypass a rule that denies a host, so it is refused if there is such a rule.
     """
     if not hosts:
         return []
@@ -403,7 +403,7 @@ def _network_requests(act: Act, hosts: Sequence[str], resource: str) -> list[Fin
 
 @contextmanager
 def _network_of(act: Act, hosts: Sequence[str], traffic: list[dict[str, Any]]) -> Iterator[Network]:
-    """Give a process its network: none, all of it, or the hosts that are named; note what it reached."""
+    """Yield the network of a process: none, all of it, or the named hosts; note what it reached."""
     if not hosts or WHOLE_NETWORK in hosts:
         yield "all" if hosts else "none"
         return
@@ -417,7 +417,7 @@ def _network_of(act: Act, hosts: Sequence[str], traffic: list[dict[str, Any]]) -
 
 
 def _permit(act: Act, hosts: Sequence[str]) -> Permit:
-    """Return the test of a proxy: the hosts that are named, at their usual ports unless a port is named.
+    """Return the permit for a proxy: the named hosts, at their default ports unless a port is named.
 
     An address that is not public needs a rule of the user for ``private-network``.
     """
@@ -438,7 +438,7 @@ def _permit(act: Act, hosts: Sequence[str]) -> Permit:
 
 
 def _facts_of(act: Act, hosts: Sequence[str], inputs: Sequence[Input]) -> list[str]:
-    """Return what a person should know of any process: where it runs, what it reaches and reads."""
+    """Return the facts about a process for a person: where it runs, what it reaches and reads."""
     network = f"network: {shown_words(hosts, ', ')}" if hosts else "no network"
     if WHOLE_NETWORK in hosts:
         network = "with the whole network: every host that this machine reaches, also local ones"
@@ -453,7 +453,7 @@ def _environment_of(act: Act) -> dict[str, str]:
     return {name: env[name] for name in names if name in env}
 
 
-def _run_started(  # noqa: PLR0913, PLR0917 - a process that is about to start
+def _run_started(  # noqa: PLR0913, PLR0917 - the parts of a start
     act: Act,
     room: Room,
     job: Job,
@@ -461,7 +461,7 @@ def _run_started(  # noqa: PLR0913, PLR0917 - a process that is about to start
     facts: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> Observation:
-    """Run it, show what it prints while it does, and keep what it left, without secrets."""
+    """Run a job, show its output while it runs, and keep its outputs, without secrets."""
     secrets, run, sandbox = act.session.place.secrets, act.run, act.session.sandbox
     masked = {"out": secrets.stream(), "err": secrets.stream()}
 

@@ -1,4 +1,4 @@
-"""A skill as other programs get it: its frontmatter as JSON, and every file with digest and size."""
+"""Publish a skill to other programs: its frontmatter as JSON, and every file with digest and size."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from vademecum.skill.skill import MANIFEST, Skill
 
 MAX_KNOWN = 100_000
 
-# The paths of a skill's files with what tells that they are the same as before.
+# The paths of a skill's files with their signatures.
 _Tree = tuple[tuple[str, Signature], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """One file of a skill: its path there, ``sha256:`` and the digest of its bytes, and their number."""
+    """One file of a skill: its relative path, ``sha256:`` and the digest of its bytes, and its size."""
 
     path: str
     digest: str
@@ -40,7 +40,7 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class PublishedSkill:
-    """A skill with all fields of its frontmatter and all its files that may be read."""
+    """A skill with all fields of its frontmatter and all its readable files."""
 
     name: str
     frontmatter: dict[str, Any]
@@ -48,7 +48,7 @@ class PublishedSkill:
 
 
 class Publications:
-    """Publishes skills, and remembers each until a file of it changes. Threads may use it together."""
+    """Publishes skills, and caches each until one of its files changes. Threads can share it."""
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class Publications:
     def publish(self, skill: Skill, policy: Decider, *, agent: str) -> PublishedSkill:
         """Return a skill with the files that an agent may read without asking.
 
-        Raises ``LoadRefused`` if the skill does not fit the rules for exchanging skills.
+        Raise ``LoadRefused`` if the skill does not fit the rules for exchanging skills.
         """
         tree = _tree(skill)
         key = agent, skill.location
@@ -76,7 +76,7 @@ class Publications:
 
 
 def _published(skill: Skill, tree: _Tree, may_read: Callable[[str], bool]) -> PublishedSkill:
-    """Return a skill with those of its files that may be read."""
+    """Return a skill with its readable files."""
     if skill.source.startswith("mcp:"):
         raise _unfit(skill, f"comes from {skill.source}, which announces it itself")
     if not may_read(MANIFEST):
@@ -102,10 +102,10 @@ def _published(skill: Skill, tree: _Tree, may_read: Callable[[str], bool]) -> Pu
 
 
 def readable(policy: Decider, skill: Skill, *, agent: str) -> Callable[[str], bool]:
-    """Return the test whether an agent may read a file of a skill without asking.
+    """Return a function that says whether an agent may read a file of a skill without asking.
 
-    Keys and passwords that lie among the files are asked about by default, so they are not read. If the file
-    is a link, what it leads to must be readable too.
+    By default, reading keys and passwords needs approval, so they are not readable. If the file is a link,
+    its target must be readable too.
     """
 
     def allows(permission: str, resource: str, most: Effect = Effect.ALLOW) -> bool:
@@ -127,7 +127,7 @@ def readable(policy: Decider, skill: Skill, *, agent: str) -> Callable[[str], bo
 
 
 def read_bytes(skill: Skill, path: str) -> bytes:
-    """Return the bytes of one file of a skill; ``SKILL.md`` is its document, whatever case its name has."""
+    """Return the bytes of one file of a skill; ``SKILL.md`` is its document, in any case."""
     if path == MANIFEST:
         data = read_manifest(skill, cap=MAX_BYTES + 1)
     else:
@@ -140,7 +140,7 @@ def read_bytes(skill: Skill, path: str) -> bytes:
 
 
 def _tree(skill: Skill) -> _Tree:
-    """Return the plain files of a skill, with its document; links count if they lead to a file inside it."""
+    """Return the plain files of a skill, its document, and links to files inside it."""
     found = [path for path in islice(files_below(skill.location, "."), MAX_FILES + 2) if path != skill.file]
     tree = []
     for path, place in [(MANIFEST, skill.file), *((path, path) for path in found)]:

@@ -1,4 +1,4 @@
-"""The runs of one session, and the calls that wait for an answer, also for one in another process."""
+"""The runs of one session, and the calls that wait for an answer, possibly given in another process."""
 
 from __future__ import annotations
 
@@ -33,39 +33,44 @@ CLOSED: Mapping[str, Any] = {"status": "done", "stop_reason": "closed", "answer"
 class Run:
     """One run of a conversation: its record and the numbers of its calls."""
 
-    def __init__(self, record: Record, *, asked_for: bool) -> None:
+    def __init__(self, record: Record, *, asked_for: bool, first_call: int = 1) -> None:
         self.record = record
-        self.asked_for = asked_for  # by `begin`; any other run begins with the first thing to write down
-        self.numbers = itertools.count(1)
+        self.asked_for = asked_for  # by `begin`; any other run begins with its first event
+        self.numbers = itertools.count(first_call)
         self.started = time.time()
         self.calls = 0
         self.summary = CLOSED
 
 
 class Recording:
-    """Begins and ends runs. A record stays open until its last call is done, even if the run ends earlier."""
+    """Begins and ends runs. A record stays open until its last call is done, even if the run ends before."""
 
     def __init__(self, start: Callable[[], Record], *, is_on: bool = True) -> None:
         self._start = start
         self.is_on = is_on
         self._lock = threading.RLock()
-        self.now: Run | None = None  # the run that goes on
+        self.now: Run | None = None  # the current run
+        self.last: Run | None = None  # the run before it
         self.places: tuple[Path, ...] = ()  # of the records of this conversation
 
     def begin(self, start: Callable[[], Record]) -> Run:
-        """Begin a run that the caller asked for; a session has one at a time."""
+        """Begin a run for the caller; a session has one at a time."""
         with self._lock:
             if self.now is not None and self.now.asked_for:
-                text = "A run goes on in this session: wait for its end, or begin another session."
+                text = "A run is in progress in this session: wait for its end, or begin another session."
                 raise VademecumError(text, code="busy")
             self.end(CLOSED)
             return self._begun(start, asked_for=True)
 
     @contextmanager
-    def held(self) -> Iterator[Run]:
-        """Return the current run, begun now if there is none; its record stays open until this ends."""
+    def held(self, *, by_person: bool) -> Iterator[Run]:
+        """Yield the current run, and keep its record open meanwhile.
+
+        Without one, the act of a person belongs to the last run; anything else begins a new run.
+        """
         with self._lock:
-            run = self.now or self._begun(self._start, asked_for=False)
+            run = self.now or (self.last if by_person else None) or self._begun(self._start, asked_for=False)
+            run.record.open()
             run.calls += 1
         try:
             yield run
@@ -76,10 +81,11 @@ class Recording:
                     run.record.finish(run.summary)
 
     def end(self, summary: Mapping[str, Any], *, at_once: bool = False) -> None:
-        """End the run when its last call is over, or ``at_once``, because the process is about to end."""
+        """End the run after its last call, or ``at_once`` if the process is about to end."""
         with self._lock:
             run, self.now = self.now, None
             if run is not None:
+                self.last = run
                 run.summary = {**summary, "status": "interrupted"} if run.calls and at_once else summary
                 if at_once or not run.calls:
                     run.record.finish(run.summary)
@@ -90,14 +96,14 @@ class Recording:
         return run
 
 
-CHANGED = "What was asked about has changed since: nothing was done, ask again."
+CHANGED = "The content changed after the question: nothing was done, ask again."
 
 
 class Answered:
-    """Gives the answers that are known already, by fingerprint; another question goes to ``then``.
+    """Gives answers that are known already, by fingerprint; other questions go to ``then``.
 
-    What was asked about must be what it was (``expected``: digest and exact), whether or not a question
-    comes up again: ``Act.check`` is called before anything is done.
+    The content must be unchanged (``expected``: digest and exact), even if no question comes up again:
+    ``Act.check`` is called before anything is done.
     """
 
     def __init__(self, answers: dict[str, Answer], expected: tuple[str, str], then: Approver) -> None:
@@ -111,7 +117,7 @@ class Answered:
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """A call that waits for an answer: all that is needed to do exactly that call later."""
+    """A call that waits for an answer, with everything needed to carry it out later."""
 
     call: str
     arguments: dict[str, Any]
@@ -124,7 +130,7 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 def _pending_file(session: Session, question_id: str) -> Path:
-    """Return where a call of this project waits: in the home directory, where no repository can bring one."""
+    """Return the file of a waiting call, which is in the home directory, so no repository can contain one."""
     told = f"{os.path.realpath(session.place.project)}\0{question_id}".encode("utf-8", "replace")
     # Files below `.agent/runs` are never read for a model.
     waiting = session.place.context.home / ".agent/runs/.deferred"

@@ -10,10 +10,10 @@ from vademecum.nearest import there_is_no
 from vademecum.tools.calls import CALLS, DIRECT_TOOLS, schema_of
 
 Dialect = Literal["openai", "anthropic", "mcp"]
-# What a dialect calls the parameters of a tool.
+# The key for the parameters of a tool in each dialect.
 _PARAMETERS = {"openai": "parameters", "anthropic": "input_schema", "mcp": "inputSchema"}
 
-# What a model is offered for skills. `load_skill` is understood as well; a model needs only one of the two.
+# The calls for skills that a model is offered. `load_skill` is accepted too; a model needs only one of them.
 SKILL_TOOLS = (
     "skill",
     "unload_skill",
@@ -33,8 +33,8 @@ def schemas(
 ) -> list[dict[str, Any]]:
     """Return the tools in the form that an API expects.
 
-    A ``catalogue`` is added to the description of the tool that loads a skill. It is the same for the same
-    skills, so that prompt caches hold.
+    A ``catalogue`` is added to the description of the tool that loads a skill. The same skills give the same
+    text, so prompt caches work.
 
     >>> [tool["name"] for tool in schemas("anthropic", names=["skill", "search_skills"])]
     ['skill', 'search_skills']

@@ -1,4 +1,4 @@
-"""The session: one agent in one conversation at one place. Whatever serves a model goes through it."""
+"""The session: one agent in one conversation at one place. Everything that serves a model uses it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.session import skills
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
-from vademecum.session.recording import CLOSED, Answered, Recording, claimed, keep_pending
+from vademecum.session.recording import CLOSED, Answered, Recording, Run, claimed, keep_pending
 from vademecum.session.view import View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
@@ -32,6 +32,7 @@ from vademecum.tools.calls import Observation
 from vademecum.tools.exchange import Outputs
 
 if TYPE_CHECKING:
+    from vademecum.runs.stored import PastRun
     from vademecum.sandbox.base import Sandbox
     from vademecum.session.publishing import Publications, PublishedSkill
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 class Session:
     """One agent in one conversation at one place: its skills, rules, active skills and record.
 
-    Without an approver, calls that need approval are refused. Threads may call at the same time.
+    Without an approver, calls that need approval are refused. Threads can call at the same time.
 
     >>> from vademecum import BUILTIN_ROOT, IndexOptions, build_index
     >>> session = Session(build_index(BUILTIN_ROOT, IndexOptions()))
@@ -94,7 +95,7 @@ class Session:
 
     # Calls
 
-    def call(  # noqa: PLR0913 - everything that a caller may say of a call
+    def call(  # noqa: PLR0913 - the options of a call
         self,
         call: calls.Call,
         *,
@@ -104,13 +105,13 @@ class Session:
         for_skill: str | None = None,
         stdin: int | None = None,
     ) -> Result:
-        """Do one call; what goes wrong is a result that a model can act on.
+        """Carry out one call; errors are results that a model can act on.
 
-        Two things are raised: a person's no, as ``Declined``, because the caller must not go on as if it had
-        not been said; and ``Deferred``, if the approver puts the answer off. Then nothing was done, and
-        ``resume`` does it. A script ends when ``cancelled`` returns true. ``for_skill`` is the active skill
-        that a direct tool is called for, if the caller names one. ``stdin`` is a descriptor that a script
-        gets as its standard input.
+        Two things are raised: a person's refusal, as ``Declined``, because the caller must not ignore it; and
+        ``Deferred``, if the approver defers the answer. Then nothing was done, and ``resume`` carries out the
+        call. A script ends when ``cancelled`` returns true. ``for_skill`` is the active skill that a direct
+        tool is called for, if the caller names one. ``stdin`` is a descriptor for the script's standard
+        input.
         """
         with self.asking(approver, origin, call, cancelled) as act:
             try:
@@ -139,7 +140,7 @@ class Session:
         offered: Sequence[str] = tuple(calls.CALLS),
         **options: Any,
     ) -> Result:
-        """Do one call by its name, with arguments as a model sends them, if it is one of those offered."""
+        """Carry out a call by name, with arguments as a model sends them, if it is ``offered``."""
         try:
             call = calls.parse_call(name, arguments, offered=offered)
         except ToolRefused as error:
@@ -150,7 +151,7 @@ class Session:
         return self.call(call, **options)
 
     def _failed(self, act: Act, name: str, said: Mapping[str, Any], result: Result) -> None:
-        """Write down a call that failed before anything was done."""
+        """Record a call that failed before anything was done."""
         if self.recording.is_on:
             act.write_call(Observation(name, result.text, code=result.code), said, time.time())
 
@@ -162,10 +163,10 @@ class Session:
         approver: Approver | None = None,
         cancelled: Callable[[], bool] = bool,
     ) -> Result:
-        """Do a call whose question was put off, also in another process than the one that asked.
+        """Carry out a deferred call, possibly in another process than the one that asked.
 
-        Exactly that call is done, and only if what it is about is the same as when it was asked. ``approver``
-        is for further questions of the same call.
+        Exactly that call is carried out, and only if its content is the same as when it was asked about.
+        ``approver`` answers further questions of the same call.
         """
         try:
             pending = claimed(self, question_id)
@@ -182,7 +183,7 @@ class Session:
         expected = pending.question.digest, pending.question.exact
         answered = Answered(answers, expected, approver or self._approver or Nobody())
         session = self
-        if not isinstance(call, calls.SkillCall):  # as it was when the call was made, and nothing else of it
+        if not isinstance(call, calls.SkillCall):  # as it was when the call was made
             session = copy.copy(self)
             session._active = {**active, **self._active}
         about: dict[str, Any] = {"origin": pending.origin, "for_skill": pending.for_skill}
@@ -192,19 +193,19 @@ class Session:
 
     @property
     def active(self) -> tuple[Skill, ...]:
-        """The skills that are loaded, in the order they were."""
+        """The loaded skills, in the order of loading."""
         with self._lock:
             return tuple(self._active.values())
 
     def activate(self, name: str, *, source: str = "", origin: Origin = "user") -> Skill:
-        """Make a skill active without loading its text, because the person or the one call named it."""
+        """Make a skill active without loading its text, because the person or the call named it."""
         skill = self.find(name, source, origin)
         self.view.index.fetch(skill)
         self.make_active(skill)
         return skill
 
     def make_active(self, skill: Skill) -> None:
-        """Put a skill last among those that are active."""
+        """Put a skill last among the active ones."""
         with self._lock:
             self._unloaded.pop(skill.location, None)
             self._active.pop(skill.location, None)
@@ -219,9 +220,9 @@ class Session:
         whole: bool = False,
         origin: Origin | None = None,
     ) -> Result:
-        """Return the text of a skill, of one section or of the ``whole`` document, without making it active.
+        """Return a skill's text, one section or the ``whole`` document, without making the skill active.
 
-        What goes wrong is raised.
+        Errors are raised.
         """
         with self.asking(origin=origin) as act:
             skill = act.find(name, source)
@@ -234,12 +235,12 @@ class Session:
         return known.publish(skill, self.gate.policy, agent=self.agent)
 
     def read_bytes(self, name: str, path: str) -> bytes:
-        """Return one file of a skill byte by byte, without making the skill active; raise what goes wrong."""
+        """Return one file of a skill as bytes, without making the skill active; raise on errors."""
         with self.asking() as act:
             return skills.read_bytes(act, act.find(name), path)
 
     def nested_body(self, skill: Skill) -> Loaded:
-        """Read the one skill of a child agent, which passed the gate of its parent already."""
+        """Read the one skill of a child agent; the parent's gate has allowed it already."""
         return skills.body(self.asking(origin="nested"), skill)
 
     def load_nested(self, skill: Skill, loaded: Loaded, effect: str) -> Result:
@@ -249,7 +250,7 @@ class Session:
             return skills.given(act, skill, loaded, effect)
 
     def unload(self, skill: Skill, act: Act) -> Result:
-        """Make a skill inactive; what it kept a model from changing stays closed until a person says so."""
+        """Make a skill inactive; if a model does this, what it excluded needs approval."""
         with self._lock:
             self._active.pop(skill.location, None)
             if act.origin != "user":
@@ -258,11 +259,11 @@ class Session:
         return Result(f"{skill.name} is not loaded any more.")
 
     def find(self, name: str, source: str = "", origin: Origin | None = None) -> Skill:
-        """Return the skill of that name that may be known: for a model, one of those it was offered."""
+        """Return the skill of that name if the caller may know of it; models see only offered skills."""
         return self.asking(origin=origin).find(name, source)
 
     def chosen(self, name: str, source: str, act: Act) -> Skill:
-        """Return the active skill of that name, of namesakes the one loaded last."""
+        """Return the active skill of that name; of namesakes, the one loaded last."""
         active = self.view.index.restricted(reversed(self.active))
         try:
             return active.get(name, source=source or None)
@@ -298,7 +299,7 @@ class Session:
         return act.guarded(kind, name, said, do)
 
     def bounding(self) -> tuple[tuple[Skill, ...], tuple[Skill, ...]]:
-        """Return the skills that bound tools, active and unloaded, with those of the parent."""
+        """Return the skills that limit tools, active and unloaded, including the parent's."""
         with self._lock:
             active, unloaded = tuple(self._active.values()), tuple(self._unloaded.values())
         if self._parent is None:
@@ -320,21 +321,28 @@ class Session:
         call: calls.Call | None = None,
         cancelled: Callable[[], bool] = bool,
     ) -> Act:
-        """Begin one call, whose questions the approver answers."""
+        """Begin one call; the approver answers its questions."""
         return Act(self, approver or self._approver or Nobody(), origin or self._origin, call, cancelled)
 
     # The record
 
     def begin(self, request: str, *, model: str, **more: Any) -> Record:
-        """Begin a run: one request of the conversation. Answers "for this run" begin anew with it."""
+        """Begin a run: one request of the conversation. It forgets answers "for this run"."""
         return self.recording.begin(partial(self._start, request, model=model, **more)).record
 
+    def go_on_after(self, run: PastRun) -> None:
+        """Write what a person does now to the record of a run that is over."""
+        number = run.events[-1].number
+        record = Record(Path(run.place), secrets=self.place.secrets, after=number)
+        record.close()
+        self.recording.last = Run(record, asked_for=True, first_call=number + 1)
+
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write down how the run ended, and close its record once its last call is over."""
+        """Record how the run ended, and close its record after its last call."""
         self.recording.end(summary)
 
     def child(self) -> Session:
-        """Return the session of a child agent: the same rules, answers and place, and a record of its own."""
+        """Return the session of a child agent: the same rules, answers and place, but its own record."""
         child = copy.copy(self)
         child.host, child._active, child._unloaded = None, {}, {}
         child._lock = threading.RLock()
@@ -344,7 +352,7 @@ class Session:
         return child
 
     def adopt(self, policy: Decider, view: View, place: Place) -> None:
-        """Go on with other rules, skills and settings; what was done so far stays as it was."""
+        """Continue with other rules, skills and settings; keep everything done so far."""
         with self._lock:
             changed = view.index.hash != self.view.index.hash
             place.secrets.add(self.place.secrets.added)
@@ -357,13 +365,13 @@ class Session:
     def close(self, *, at_once: bool = False) -> None:
         """End the run, if one was begun. A later call begins another run.
 
-        Calls that go on are waited for, unless it ends ``at_once``, because the process is about to end.
+        It waits for calls that are running, unless ``at_once``, if the process is about to end.
         """
         self.recording.end(CLOSED, at_once=at_once)
 
     @property
     def run_id(self) -> str:
-        """The id of the run that goes on, or nothing."""
+        """The id of the current run, or an empty text."""
         run = self.recording.now
         return "" if run is None else run.record.run_id
 
@@ -373,7 +381,7 @@ class Session:
             act.write(type_, **data)
 
     def _start(self, request: str = "", *, model: str = "another program's", **more: Any) -> Record:
-        """Begin the record of a run; answers "for this run" are forgotten, unless it is a child's."""
+        """Begin the record of a run; forget answers "for this run", unless it is a child's."""
         if self._parent is None:
             self.gate.begin_run()
         index = self.view.index

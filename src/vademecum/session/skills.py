@@ -1,4 +1,4 @@
-"""Calls about skills: load, search, list and read them. The gate is asked before anything is read."""
+"""Calls about skills: load, search, list and read them. The gate decides before anything is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from vademecum.tools import calls
 
 
 def perform(act: Act, call: calls.SkillCall) -> Result:
-    """Do one call about a skill."""
+    """Carry out one call about a skill."""
     match call:
         case calls.UseSkill(name=name, source=source, task=task):
             return _load(act, act.find(name, source), task, whole=isinstance(call, calls.LoadSkill))
@@ -48,7 +48,7 @@ def perform(act: Act, call: calls.SkillCall) -> Result:
 
 
 def _load(act: Act, skill: Skill, task: str, *, whole: bool) -> Result:
-    """Load the instructions of a skill and make it active; loaded again, it gives its text again."""
+    """Load the instructions of a skill and make it active; loading it again returns its text again."""
     effect, host = use(act, skill), act.session.host
     if skill.controls.run_mode == "subagent" and host is not None:
         return host.run_subagent(skill, task, effect)
@@ -60,26 +60,26 @@ def _load(act: Act, skill: Skill, task: str, *, whole: bool) -> Result:
 
 
 def given(act: Act, skill: Skill, loaded: Loaded, effect: str) -> Result:
-    """Write down that the text of a skill was loaded, and return it."""
+    """Record that the text of a skill was loaded, and return it."""
     report = loaded.report.to_json()
     act.write("skill_loaded", skill=skill.skill_id, origin=act.origin, effect=effect, report=report)
     return Result(loaded.text, kind="skill", skill=skill, report=loaded.report)
 
 
 def use(act: Act, skill: Skill) -> str:
-    """Go on only if the skill may be used; return what the rules say of it."""
+    """Return the rules' decision about a skill; raise if it may not be used."""
     request, decision = _fetched(act, skill)
     _settle(act, skill, (request, decision))
     return decision.effect.name.lower()
 
 
 def body(act: Act, skill: Skill, section: str | None = None, *, whole: bool = False) -> Loaded:
-    """Read the instructions of a skill, after its frontmatter if the ``whole`` document is wanted."""
+    """Read the instructions of a skill or, if ``whole``, its document with the frontmatter."""
     return load_body(skill, limits=act.session.limits, section=section, whole=whole, sees=act.sees(skill))
 
 
 def read_bytes(act: Act, skill: Skill, path: str) -> bytes:
-    """Read one file of a skill as it is, if it may be read without asking; a secret in it is not sent."""
+    """Read one file of a skill as bytes, if that needs no approval; refuse one that contains a secret."""
     from vademecum.session.publishing import read_bytes, readable  # noqa: PLC0415 - for these alone
 
     use(act, skill)
@@ -144,10 +144,10 @@ def _script_path(act: Act, call: calls.GetSkillScriptPath) -> Result:
 
 
 def _require_file(act: Act, permission: str, skill: Skill, relative: str) -> None:
-    """Ask for a file of a skill by its one spelling, and for what it is if it is a link."""
+    """Ask for a file of a skill by its normalized path and, for a link, its target."""
     decided = act.decided(permission, file_names(skill, relative), skill)
     if act.origin != "user" and decided[1].effect is Effect.DENY:
-        # What a rule denies looks to a model like what does not exist.
+        # A denied skill or file looks missing to a model.
         what = "script" if permission == "script" else "file"
         raise no_file(skill, relative, act.sees(skill), what=what)
     _settle(act, skill, decided)
@@ -161,7 +161,7 @@ def _settle(act: Act, skill: Skill, decided: Decided) -> None:
 
 
 def _fetched(act: Act, skill: Skill) -> Decided:
-    """Get the files of a skill of a server before they are needed, unless a rule denies the skill."""
+    """Fetch the files of a server's skill before they are needed, unless a rule denies the skill."""
     decided = act.decided("skill", (skill.name,), skill)
     if decided[1].effect is not Effect.DENY:
         act.session.view.index.fetch(skill)

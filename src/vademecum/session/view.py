@@ -1,4 +1,4 @@
-"""The skills that one agent may know of, and the names that their files have."""
+"""The skills that one agent may know of, and the names of their files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """An index as one agent sees it. It can be shared by any number of sessions with the same rules.
+    """An index as one agent sees it. Any number of sessions with the same rules can share it.
 
     A skill that a rule denies does not exist here. One that needs approval does: loading it asks.
     """
@@ -47,7 +47,7 @@ class View:
 
     @classmethod
     def of_nothing(cls, index: SkillIndex) -> View:
-        """Return the view of a child agent, which has its one skill already and is offered no other."""
+        """Return the view of a child agent, which has its one skill already and sees no other."""
         view = cls(index.restricted(()), AllowAll())
         view.index = index
         return view
@@ -61,7 +61,7 @@ class View:
 
     @cached_property
     def snapshot(self) -> dict[str, Any]:
-        """The whole index as the record keeps it, made once."""
+        """The whole index in the form of the record, computed once."""
         return self.index.to_json()
 
     def catalogue(self, *, form: Form = "list", budget: int = DEFAULT_BUDGET) -> str:
@@ -70,7 +70,7 @@ class View:
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
-        """The directories of skills, by their real paths."""
+        """The real paths of the directories of skills."""
         return tuple(dict.fromkeys(os.path.realpath(root.path) for root in self.index.roots))
 
     def overlap(self, base: str) -> bool:
@@ -81,7 +81,7 @@ class View:
         )
 
     def owners(self, real: Path) -> list[tuple[Skill, str]]:
-        """Return the skills that a file belongs to, with its paths there, also by a second name of it."""
+        """Return the skills that contain a file, also under another name, with its relative paths."""
         for place in map(str, (real, *real.parents)):
             if place in self.index.by_place:
                 return [(self.index.by_place[place], os.path.relpath(real, place))]
@@ -94,7 +94,7 @@ class View:
         return self.linked().get((about.st_dev, about.st_ino), [])
 
     def linked(self) -> dict[tuple[int, int], list[tuple[Skill, str]]]:
-        """Return all files of all skills by device and inode, as they are now."""
+        """Return all current files of all skills by device and inode."""
         found: dict[tuple[int, int], list[tuple[Skill, str]]] = {}
         for skill in (*self.index.shadowed, *self.index.skills):
             for directory, _, files in os.walk(skill.location):
@@ -107,6 +107,6 @@ class View:
 
 
 def file_names(skill: Skill, relative: str) -> tuple[str, ...]:
-    """Return the names of a file of a skill in rules: its one spelling, and what it is if it is a link."""
+    """Return the names of a skill's file in rules: its normalized path and, for a link, its target's."""
     real = os.path.relpath(os.path.realpath(f"{skill.location}/{relative}"), os.path.realpath(skill.location))
     return tuple(dict.fromkeys(f"{skill.name}/{each}" for each in (relative, real)))

@@ -1,1 +1,1 @@
-"""Bytes → Skill: what a skill is, how its document is read, and what is wrong with it."""
+"""Bytes → Skill: read a skill's document, and find what is wrong with it."""

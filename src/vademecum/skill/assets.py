@@ -1,4 +1,4 @@
-"""The files of a skill: which ones it offers besides its instructions, and one digest of them all."""
+"""The files of a skill: the ones it offers besides its instructions, and one digest of all of them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAX_ASSETS = 1000
 MAX_VISITED = 20_000
 MAX_NAMED = 20
 MAX_DIGESTED_FILES = 10_000
-# What an interpreter leaves behind: never part of a skill, and never run as one.
+# Compiled files are never part of a skill, and never run.
 COMPILED = "__pycache__"
 
 PASSED_OVER = frozenset({"__pycache__", "node_modules", ".git", ".DS_Store"})
 _OTHER_NAME = {"references": "reference", "reference": "references"}
 
 
-def everything(relative: str) -> bool:  # noqa: ARG001 - whatever it is
+def everything(relative: str) -> bool:  # noqa: ARG001 - the interface has it
     """Return true for every file: the caller may see all of them."""
     return True
 
@@ -39,7 +39,7 @@ def list_assets(
 ) -> list[str]:
     """Return the relative paths of a skill's references, assets and scripts, sorted; at most 1,000.
 
-    These are plain files inside the skill whose names are printable text, if the caller ``sees`` them.
+    Only plain files inside the skill with printable names are returned, if the caller ``sees`` them.
     """
     try:
         present = os.listdir(skill.location)
@@ -50,10 +50,10 @@ def list_assets(
 
 
 def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> str:
-    """Return the one spelling of a resource's path, so that a decision covers all spellings.
+    """Return the normalized path of a resource, so that a decision covers all spellings.
 
-    Empty and ``.`` steps are dropped. ``reference/`` and ``references/`` are one directory: a file that only
-    the other one has is found there.
+    Empty and ``.`` steps are dropped. ``reference/`` and ``references/`` are equivalent: a file that is only
+    in the other one is found there.
     """
     steps = _steps(skill, relative_path)
     if len(steps) < 2 or steps[0] not in ASSET_DIRECTORIES:
@@ -69,7 +69,7 @@ def asset_path(skill: Skill, relative_path: str, *, sees: Sees = everything) -> 
 
 
 def script_name(skill: Skill, script: str) -> str:
-    """Return the one spelling of a script's path: below ``scripts/``, which may be left out."""
+    """Return the normalized path of a script, always below ``scripts/``, which callers can leave out."""
     steps = _steps(skill, script)
     return "/".join(steps if steps[:1] == ["scripts"] else ["scripts", *steps])
 
@@ -89,7 +89,7 @@ def script_path(skill: Skill, script: str, *, sees: Sees = everything) -> Path:
 
 
 def no_file(skill: Skill, typed: str, sees: Sees, *, what: str = "file") -> LoadRefused:
-    """Return the error for a file that is not there, or must look so; it names files that are."""
+    """Return the error for a file that is missing, or must look missing; it names files that exist."""
     known = list_assets(skill, ("scripts",) if what == "script" else ASSET_DIRECTORIES, sees=sees)
     there = f"there are {', '.join(map(repr, known[:MAX_NAMED]))}." if known else "it has none."
     hint = meant(nearest_file(typed, known), otherwise=there)
@@ -97,7 +97,7 @@ def no_file(skill: Skill, typed: str, sees: Sees, *, what: str = "file") -> Load
 
 
 def files_below(base: str, top: str) -> Iterator[str]:
-    """Yield the plain files below a directory of a skill, and links to such inside it, within bounds."""
+    """Yield the plain files below a directory of a skill, and links to files inside it, up to a limit."""
     if os.path.islink(f"{base}/{top}") and leads_out(base, f"{base}/{top}"):
         return
     left = MAX_VISITED
@@ -113,7 +113,7 @@ def files_below(base: str, top: str) -> Iterator[str]:
 
 
 def is_passed_over(name: str) -> bool:
-    """Return whether a file or directory of that name is none that a skill offers."""
+    """Return whether a skill never offers a file or directory of that name."""
     return name in PASSED_OVER or name.endswith(".pyc") or not name.isprintable()
 
 
@@ -134,10 +134,10 @@ def skill_digest(skill: Skill) -> str:
 
 
 def directory_digest(location: str, *, without: Collection[str] = ()) -> str:
-    """SHA-256 over ``path NUL sha256(content) LF`` of every other file, sorted by the bytes of the path.
+    """Return the SHA-256 of ``path NUL sha256(content) LF`` of every file, sorted by the bytes of the path.
 
-    Files that an interpreter compiled are left out. A link counts with its target, and what
-    cannot be read with that fact, so that either changes it.
+    Compiled files and those in ``without`` are left out. A link counts with its target, and an unreadable
+    file as unreadable, so that a change of either changes the digest.
     """
     whole = hashlib.sha256()
     for relative, content in file_digests(location).items():
@@ -147,7 +147,7 @@ def directory_digest(location: str, *, without: Collection[str] = ()) -> str:
 
 
 def file_digests(location: str) -> dict[str, str]:
-    """Return every file below a directory with the digest of its content, sorted by the bytes of the path."""
+    """Return the digest of every file below a directory, sorted by the bytes of the path."""
     names = sorted(_files(location), key=os.fsencode)
     return {relative: content_digest(f"{location}/{relative}") for relative in names}
 
@@ -161,13 +161,13 @@ def _files(base: str) -> Iterator[str]:
             count += 1
             if count > MAX_DIGESTED_FILES:
                 raise FileRefused(
-                    f"{base} holds more than {MAX_DIGESTED_FILES:,} files.", code="too-many-files"
+                    f"{base} contains more than {MAX_DIGESTED_FILES:,} files.", code="too-many-files"
                 )
             yield os.path.relpath(f"{directory}/{name}", base)
 
 
 def content_digest(path: str) -> str:
-    """Return the digest of a file; a link counts with its target, and what cannot be read with that fact."""
+    """Return the digest of a file's content, the target of a link, or the word ``unreadable``."""
     if os.path.islink(path):
         return f"link {os.readlink(path)!r}"
     try:

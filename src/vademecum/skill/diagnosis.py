@@ -1,6 +1,6 @@
-"""Frontmatter that is not YAML → where the fault is and what to write there, or a repaired text.
+"""Find the fault in frontmatter that is not YAML, say what to write instead, or repair the text.
 
-Its entries are found by their lines, one for each field: which field is broken while the others are not?
+The text is split into one entry for each field, to find the field that is broken.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Parser: type[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 INVALID = "Invalid YAML in frontmatter"
 NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# The mark of a merge conflict, of which no side may be guessed.
+# The mark of a merge conflict: neither side may be guessed.
 CONFLICT = re.compile(r"^<{7} ", re.MULTILINE)
-# A known field is recognised with any colon, another key by YAML's colon and space or a full-width colon.
+# A known field is recognised with any colon, other keys only with a colon and a space or a full-width colon.
 _FIELD = re.compile(rf"([ \t]*)({'|'.join(SPECIFIED_FIELDS + OWN_FIELDS)})[ \t]*([:：])(\s*)(.*)", re.I)
 _KEY = re.compile(
     r"([ \t]*)([\"']?[\w$][^:：\s\"'{}\[\]]*[\"']?)[ \t]*(?:(:)(?:([ \t]+)(.*)|$)|(：)([ \t]*)(.*))"
@@ -40,22 +40,22 @@ _LEFT_OUT = "The value of {!r} cannot be parsed and was left out. Correct it, or
 
 
 class FieldLines(Struct):
-    """One field as it is written: its key, its value, and the lines that follow it."""
+    """One field as written: its key, its value, and the lines that follow it."""
 
     line: int
     indent: str
     key: str
     value: str
-    # What is wrong with the way the key is written, and what to write.
+    # The fault in how the key is written, and what to write instead.
     slip: str = ""
     more: list[str] = []
 
     def lines(self, margin: str = "") -> list[str]:
-        """Return all lines of the entry, the first one as YAML wants it."""
+        """Return all lines of the entry, the first one in valid YAML."""
         return [f"{margin}{self.key}: {self.value}".rstrip(), *self.more]
 
     def children(self) -> list[FieldLines]:
-        """Return the entries below ``metadata:``, if it has no value of its own."""
+        """Return the entries below ``metadata:``, if its own line has no value."""
         if self.key.strip("\"'").lower() != "metadata" or self.value:
             return []
         first = next((line for line in self.more if line.strip()), "")
@@ -64,9 +64,9 @@ class FieldLines(Struct):
 
 
 def split(lines: Sequence[str], margin: str = "", first: int = 0) -> list[FieldLines]:
-    r"""Return the entries whose keys stand at a margin; lines before the first key belong to no entry.
+    r"""Return the entries whose keys begin at a margin; lines before the first key belong to no entry.
 
-    At the top, a known field counts as one too if it is indented below a value that ends on its line.
+    At the top, a known field also counts if it is indented below a value that ends on its line.
 
     >>> [(entry.key, entry.value, entry.more) for entry in split(["name：a", "  description: b", "  c"])]
     [('name', 'a', []), ('description', 'b', ['  c'])]
@@ -123,13 +123,13 @@ def diagnose(error: YAMLError, text: str) -> Problem:
 
 
 def misspelt_key(text: str) -> Problem | None:
-    """Return the problem of the first key that lacks its colon, its space or its place at the margin."""
+    """Return the problem of the first key with a wrong colon, a missing space or an indentation."""
     entries = split(text.split("\n"))
     return next((_problem(entry.line, entry.slip) for entry in entries if entry.slip), None)
 
 
 def syntax_error(lines: Sequence[str]) -> MarkedYAMLError | None:
-    """Return what the parser objects to in lines without control characters."""
+    """Return the parser's error for lines without control characters, or ``None``."""
     parser = Parser("\n".join(lines))
     try:
         while type(parser.get_event()) is not StreamEndEvent:
@@ -145,7 +145,7 @@ def _described(error: MarkedYAMLError, lines: Sequence[str], first: int) -> Prob
 
 
 def _place(error: MarkedYAMLError, lines: Sequence[str]) -> int:
-    """Return the line of the fault: where a value began that never ends, else where the parser stopped."""
+    """Return the line of the fault: the beginning of an unclosed value, else where the parser stopped."""
     mark: Mark | None = error.problem_mark or error.context_mark
     if mark is None:
         return 0
@@ -182,9 +182,9 @@ def _hint(written: str, error: MarkedYAMLError) -> str:
 
 
 def repair(text: str) -> tuple[str, tuple[Problem, ...]]:
-    r"""Rewrite the fields that cannot be parsed; returns the new text and a note for each change.
+    r"""Rewrite the fields that cannot be parsed; return the new text and a note for each change.
 
-    The number of lines stays the same, so that every later message still points at the right one.
+    The number of lines stays the same, so that later messages have the right line.
 
     >>> repair("name: a\ndescription: Use when: needed\n  or asked\n")[0]
     'name: a\ndescription: "Use when: needed or asked"\n#\n#'
@@ -207,13 +207,13 @@ def repair(text: str) -> tuple[str, tuple[Problem, ...]]:
 
 
 def lost_controls(text: str, kept: Iterable[str]) -> bool:
-    """Return whether a control that is written somewhere is not among the fields that a repair kept."""
+    """Return whether a repair lost a control field that the text contains."""
     written = {found.lower() for found in _CONTROL.findall(text)}
     return not written <= {key.lower() for key in kept}
 
 
 def _rewritten(entry: FieldLines, notes: list[Problem], margin: str = "") -> Iterator[str]:
-    """Yield the lines of an entry, as they are if they can be parsed."""
+    """Yield the lines of an entry, unchanged if they can be parsed."""
     if slip := entry.slip:
         notes.append(_note("field-repaired", entry.line, f"{slip[0].upper()}{slip[1:]}", entry.key))
     key = entry.key
@@ -244,7 +244,7 @@ def _rewritten(entry: FieldLines, notes: list[Problem], margin: str = "") -> Ite
 
 
 def _without_quotes(value: str) -> str:
-    """Remove quotation marks around a whole value, or one that is never closed."""
+    """Remove quotation marks around a whole value, or an unclosed one."""
     mark = value[:1]
     if mark not in {"'", '"'}:
         return value

@@ -1,6 +1,6 @@
-"""Bytes → Document: the whole way from a file's opening to its checked fields.
+"""Bytes → Document: parse the beginning of a file, and check its fields.
 
-Every field says what it must be, and what is said when it is not.
+Each field has a method that checks it and notes its problems.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from vademecum.skill.skill import (
 from vademecum.skill.text import SUSPECT, without_hidden
 from vademecum.wildcards import comparable
 
-# A document with thousands of faults is told of the first ones.
+# Of a document with thousands of problems, only the first ones are kept.
 MAX_PROBLEMS = 50
 MAX_DESCRIPTION_CHARS = 1024
 MAX_COMPATIBILITY_CHARS = 500
@@ -42,10 +42,10 @@ DIGEST_CHARS = 32
 
 _META_FIELDS = frozenset({"version", "author", "license", "compatibility", "metadata"})
 
-# Models see these, so they may have no angle brackets; what other fields say is shown to no model.
+# Models see these fields, so they must not contain angle brackets. No model sees the other fields.
 _SHOWN_FIELDS = frozenset({"name", "description", "compatibility"})
 
-# The first two words are those to write.
+# Messages recommend the first two words.
 _TRUTH = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 _RUN_MODES = {word: word for word in get_args(RunMode)}
 _BETWEEN_NAMES = re.compile(r"[\s,]+")
@@ -53,7 +53,7 @@ _ESCAPES = str.maketrans({"<": "&lt;", ">": "&gt;"})
 
 
 def with_file_name(document: Document, file: str) -> Document:
-    """Return a document with the problem that its file has another name, if it has."""
+    """Return a document, with a problem if its file is not called SKILL.md."""
     if file == MANIFEST:
         return document
     text = f"The file is called {file!r}, which some tools do not find. Rename it to {MANIFEST}"
@@ -62,7 +62,7 @@ def with_file_name(document: Document, file: str) -> Document:
 
 
 def parse_document(head: bytes, *, directory: str, reading: Reading | None = None) -> Document:
-    r"""Parse a document's opening bytes, whatever they are: what is wrong with them is in ``problems``.
+    r"""Parse a document's opening bytes. Never raise: ``problems`` lists what is wrong with them.
 
     >>> document = parse_document(b"---\nname: pdf\ndescription: Fill in PDF forms.\n---\n", directory="pdf")
     >>> document.name, document.valid
@@ -85,7 +85,7 @@ def parse_document(head: bytes, *, directory: str, reading: Reading | None = Non
 
 
 def _parsed(text: str, *, lenient: bool) -> Fields:
-    """Return the fields that YAML finds; in lenient mode what can be repaired is, with a note each time."""
+    """Return the fields that YAML finds; lenient mode repairs what it can, with a note for each repair."""
     # YAML takes 20 ms to import, and most documents are plain lines.
     from vademecum.skill.diagnosis import CONFLICT, lost_controls, repair  # noqa: PLC0415
     from vademecum.skill.yaml_subset import read_fields  # noqa: PLC0415
@@ -94,14 +94,14 @@ def _parsed(text: str, *, lenient: bool) -> Fields:
     if lenient and fields.broken and not CONFLICT.search(text):
         repaired, notes = repair(text)
         again = read_fields(repaired, lenient=True)
-        # A repair must not lose a bound: then the document stays out.
+        # A repair must not lose a limit on tools: then the document is refused.
         if again.by_name and not again.broken and not lost_controls(text, again.by_name):
             return structs.replace(again, problems=(*again.problems, *notes))
     return fields
 
 
 def _in_lowercase(fields: Fields) -> Fields:
-    """Return the fields with those of the specification in lowercase, unless that one is there too."""
+    """Return the fields with known keys in lowercase, unless the lowercase key exists too."""
     by_name: dict[str, Field] = {}
     notes: list[Problem] = []
     for key, field in fields.by_name.items():
@@ -116,12 +116,12 @@ def _in_lowercase(fields: Fields) -> Fields:
 
 
 def _interpreted(fields: Fields, *, directory: str, reading: Reading, block: str) -> Document:
-    """Turn raw fields into a document; every problem of every field is collected in one pass.
+    """Turn raw fields into a document; collect the problems of all fields in one pass.
 
-    ``block`` is the frontmatter that they were read from.
+    ``block`` is the frontmatter that contains the fields.
     """
-    # A bracket or a hidden character can also be written as an escape: "\\x3c". What ASCII has of such
-    # characters is no YAML.
+    # A bracket or a hidden character can also be written as an escape: "\\x3c". ASCII's hidden characters
+    # are not valid in YAML.
     escapes = "\\" in block
     plain = not escapes and (block.isascii() or SUSPECT.search(block) is None)
     reader = _Interpreter(fields, directory, reading, plain=plain)
@@ -139,7 +139,7 @@ def _interpreted(fields: Fields, *, directory: str, reading: Reading, block: str
 
 @lru_cache(maxsize=1024)
 def _misspelt_control(key: str) -> str | None:
-    """Return the control that a field was probably meant to be: left unread, it would bound nothing.
+    """Return the control field that a key was probably meant to be; a misspelt one would limit nothing.
 
     >>> _misspelt_control("allowed_tools"), _misspelt_control("tools")
     ('allowed-tools', None)
@@ -171,7 +171,7 @@ class _Interpreter:
         self._secrets = fields.secrets
         self._directory = directory
         self._reading = reading
-        self._plain = plain  # no hidden characters, and no escapes that could stand for some
+        self._plain = plain  # no hidden characters, and no escapes that could encode them
         self.problems: list[Problem] = list(fields.problems)
         self.alias = ""
 
@@ -220,7 +220,7 @@ class _Interpreter:
             compatibility = self._shown_to_models("compatibility", compatibility)
             self._check_length("compatibility", compatibility, MAX_COMPATIBILITY_CHARS, "Shorten it")
         return Meta(
-            # The specification keeps these two inside `metadata`; both places are read.
+            # The specification puts these two inside `metadata`; both places are read.
             version=self._text("version") or metadata.get("version"),
             author=self._text("author") or metadata.get("author"),
             license=self._text("license") or None,
@@ -245,14 +245,14 @@ class _Interpreter:
         return kept
 
     def note_brackets(self) -> None:
-        """Remark on angle brackets in fields that no model is shown: another tool may show them to one."""
+        """Warn of angle brackets in fields that other tools may show to a model."""
         for key, field in self._fields.items():
             if key not in _SHOWN_FIELDS and re.search("[<>]", str(field.value)):
                 text = f"Field {key[:40]!r} contains an angle bracket (< or >). Use other words"
                 self._add("angle-bracket", f"{text}: some tools show it to a model", key, severity="warning")
 
     def _required(self, key: str) -> str:
-        """Return the text of a required field; in lenient mode a default if there is none."""
+        """Return the text of a required field; in lenient mode, a default if it is missing."""
         text = self._text(key)
         if text:
             return text
@@ -287,7 +287,7 @@ class _Interpreter:
             return field.value.strip()
         text, hidden = self._cleaned(field.value)
         if hidden:
-            message = f"Field {key!r} holds {hidden} hidden characters, which were removed. Delete them"
+            message = f"Field {key!r} contains {hidden} hidden characters, which were removed. Delete them"
             self._add("hidden-characters", message, key, severity="warning")
         return text
 
@@ -304,13 +304,13 @@ class _Interpreter:
         if not self._reading.block_angle_brackets or ("<" not in text and ">" not in text):
             return text
         message = (
-            f"Field {key!r} holds an angle bracket (< or >), which could pass for markup. Use other words"
+            f"Field {key!r} contains an angle bracket (< or >), which could look like markup. Use other words"
         )
         self._add("angle-bracket", message, key)
         return text.translate(_ESCAPES) if self._reading.lenient else text
 
     def _choice(self, key: str, accepted: Mapping[str, Any], *, default: Any) -> Any:
-        """Return what a word stands for; an unknown one is an error in any mode: a guess could widen it."""
+        """Return the meaning of a word. An unknown word is an error in any mode: a guess could allow more."""
         field = self._fields.get(key)
         if field is None:
             return default
@@ -321,7 +321,7 @@ class _Interpreter:
         return accepted.get(word.lower(), default)
 
     def _tools(self) -> tuple[str, ...] | None:
-        """Return the upper bound on tools; nothing if it cannot be read: a mistake must not widen it."""
+        """Return the allowed tools; none if the list cannot be read, so that a mistake allows nothing."""
         field = self._fields.get("allowed-tools")
         if field is None:
             return None
@@ -351,7 +351,7 @@ class _Interpreter:
         return {key: self._cleaned(value)[0] for key, value in field.value.items()}
 
     def _secret_names(self, written: str) -> tuple[str, ...]:
-        """Return the names of the secrets that scripts want; a name that cannot be used is left out."""
+        """Return the names of the secrets that scripts need, without unusable ones."""
         words = (word for text in (written, *self._secrets) for word in _BETWEEN_NAMES.split(text))
         names = list(dict.fromkeys(filter(None, words)))
         if not names:
@@ -376,6 +376,6 @@ class _Interpreter:
         return field.line if field else None
 
     def _add(self, code: str, message: str, key: str, *, severity: Severity | None = None) -> None:
-        """Note a problem: an error in strict mode, a repair in lenient mode, unless said otherwise."""
+        """Note a problem: an error in strict mode, a repair in lenient mode, unless ``severity`` is given."""
         level: Severity = severity or ("warning" if self._reading.lenient else "error")
         self.problems.append(Problem(code, level, message, key, self._line(key)))

@@ -1,8 +1,8 @@
-"""A document's file → its YAML block → its fields, or its bytes once the skill was chosen.
+"""Read the frontmatter of a document, and the whole document of a skill that was chosen.
 
-Most documents are nothing but ``key: value`` lines and a flat ``metadata``. These are read here, several
-times faster than by a YAML parser and with the same result; a property test and the real documents compare
-the two. Whatever goes beyond that is left to the parser.
+Most frontmatter has only ``key: value`` lines and a flat ``metadata``. It is parsed here, several times
+faster than by a YAML parser and with the same result: a property test and real documents compare the two.
+The YAML parser reads the rest.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ MAX_FRONTMATTER_LINES = 200
 MAX_LINE_CHARS = 4096
 
 _OPENING = re.compile(rb"---[ \t]*\r?\n")
-# The fence stands alone on its line, so a `---` inside a value is just text. The second form is for
-# a block that ends with the file.
+# The fence is alone on its line, so a `---` inside a value is just text. The second form is for a block that
+# ends with the file.
 _CLOSING = re.compile(rb"^---[ \t]*\r?\n", re.MULTILINE)
 _CLOSING_AT_END = re.compile(rb"^---[ \t]*\r?\n?\Z", re.MULTILINE)
 _BOM = b"\xef\xbb\xbf"
 
-# The opening fence is line 1 of the document, and lines of the frontmatter are counted from zero.
+# The opening fence is line 1 of the document; lines of the frontmatter are counted from zero.
 FIRST_LINE = 2
-# How YAML writes that there is no value.
+# YAML's spellings of a missing value.
 NOTHING = frozenset({"~", "null", "Null", "NULL"})
 
 # Characters that YAML refuses, folds or escapes.
@@ -43,7 +43,7 @@ _LINE = re.compile(
     r"""(?: +(?:([^\x00-/:-@\[-`{-\xa0].*)|"([^"]*)" *|'([^']*)' *))?"""
 )
 
-# None stands for a value of a shape that is not read: something nested, or an alias.
+# None: a value that is not read because it is nested or an alias.
 Value = str | tuple[str, ...] | Mapping[str, str] | None
 
 
@@ -55,17 +55,17 @@ class Field(Struct, frozen=True, gc=False):
 
 
 class Fields(Struct, frozen=True):
-    """All keys in their order, and what was met on the way."""
+    """All keys in their order, and the problems found."""
 
     by_name: Mapping[str, Field]
     problems: tuple[Problem, ...] = ()
     broken: bool = False
-    # Names of variables that `metadata` lists for scripts, as they are written.
+    # Names of variables that `metadata` lists for scripts, as written.
     secrets: tuple[str, ...] = ()
 
 
 def read_opening(path: str | Path) -> bytes:
-    """Read a document up to the end of its frontmatter, in one read for the usual case."""
+    """Read a document up to the end of its frontmatter, usually in one read."""
     descriptor = open_plain(path)
     try:
         head = os.read(descriptor, FIRST_READ)
@@ -81,7 +81,7 @@ def read_opening(path: str | Path) -> bytes:
 
 
 def find_block(head: bytes) -> str | Problem:
-    r"""Cut the frontmatter out of a document's opening bytes, or say why there is none.
+    r"""Return the frontmatter in a document's opening bytes, or the problem if there is none.
 
     Its first line is line 2 of the file.
 
@@ -103,7 +103,7 @@ def find_block(head: bytes) -> str | Problem:
 
 
 def body_start(data: bytes) -> int:
-    """Return where the body begins in a whole document that has frontmatter."""
+    """Return the offset of the body in a whole document that has frontmatter."""
     bom = len(_BOM) if data.startswith(_BOM) else 0
     closing = _CLOSING.search(data, bom + 3) or _CLOSING_AT_END.search(data, bom + 3)
     return closing.end() if closing else 0
@@ -113,7 +113,7 @@ def _why_not_opened(data: bytes) -> tuple[str, str]:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "not-utf8", "SKILL.md is saved as UTF-16: save it as UTF-8"
     if b"\0" in data:
-        return "binary", "SKILL.md is not text (it holds NUL bytes): replace it"
+        return "binary", "SKILL.md is not text (it contains NUL bytes): replace it"
     wanted = "Begin the file with a line ---, then name: and description:, then a line ---"
     return "no-frontmatter", f"SKILL.md must start with YAML frontmatter (---). {wanted}"
 
@@ -146,7 +146,7 @@ def _error(code: str, message: str, line: int = 1) -> Problem:
 
 
 def read_plain_lines(text: str) -> Fields | None:
-    r"""Read frontmatter of plain lines; ``None`` if any line is something else.
+    r"""Read frontmatter of plain lines; return ``None`` if any line is not plain.
 
     >>> fields = read_plain_lines("name: pdf\nmetadata:\n  version: '1.10'\n")
     >>> {name: field.value for name, field in fields.by_name.items()}
@@ -157,7 +157,7 @@ def read_plain_lines(text: str) -> Fields | None:
     if _SPECIAL.search(text):
         return None
     fields: dict[str, Field] = {}
-    entries: dict[str, str] | None = None  # those below `metadata:`, while its lines last
+    entries: dict[str, str] | None = None  # those below `metadata:`
     for number, line in enumerate(text.splitlines(), FIRST_LINE):
         match = _LINE.fullmatch(line)
         if match is None:
@@ -183,8 +183,8 @@ def read_plain_lines(text: str) -> Fields | None:
 def read_manifest(skill: Skill, *, cap: int) -> bytes:
     """Return the document's first ``cap`` bytes.
 
-    Discovery follows a linked document, so it is read here too; but one that leads out of the skill must
-    still be the document of that name, or a link swapped since then could make any file readable.
+    Discovery follows a linked document, so this does too. A link that leads out of the skill must still lead
+    to the document of that name; otherwise a link swapped since then could make any file readable.
     """
     try:
         return read_contained(skill.location, skill.file, cap)

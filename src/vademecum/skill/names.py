@@ -1,4 +1,4 @@
-"""The rules for names of skills, and the nearest valid name to one that breaks them."""
+"""Check names of skills, and find the nearest valid name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vademecum.wildcards import comparable
 
 MAX_NAME_CHARS = 64
 
-# Letters and marks by category, yet nothing to see: fillers, the grapheme joiner, variation selectors.
+# Invisible characters of the letter and mark categories: fillers, the grapheme joiner, variation selectors.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -18,12 +18,12 @@ _PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a name is plain ASCII, short and valid, so that nothing more must be checked."""
+    """Return whether a name is plain ASCII, short and valid, so that no other check is needed."""
     return len(name) <= MAX_NAME_CHARS and _PLAIN.fullmatch(name) is not None
 
 
 def check(name: str, *, line: int | None = None) -> list[Problem]:
-    """Return all problems of a name; the wording is the reference library's, plus what to write.
+    """Return all problems of a name, in the reference library's wording, plus what to write.
 
     >>> [problem.message for problem in check("My-Skill")]
     ["Skill name 'My-Skill' must be lowercase. Write: name: my-skill"]
@@ -51,7 +51,7 @@ def check(name: str, *, line: int | None = None) -> list[Problem]:
 
 
 def slug(text: str) -> str:
-    """Return the nearest valid name to ``text``, or ``""`` if nothing of it can stay.
+    """Return the nearest valid name to ``text``, or ``""`` if no character can be kept.
 
     >>> slug("My Cool_Skill!"), slug("PDF处理"), slug("!!!")
     ('my-cool-skill', 'pdf处理', '')
@@ -66,6 +66,6 @@ def slug(text: str) -> str:
 
 
 def _is_name_character(char: str) -> bool:
-    """Return whether a character is a letter of any script, a mark that belongs to one, or a digit."""
+    """Return whether a character is a letter of any script, a mark or a digit."""
     category = unicodedata.category(char)
     return (category[0] in "LM" or category == "Nd") and not _INVISIBLE.match(char)

@@ -1,4 +1,4 @@
-"""Write a new skill from a template, whole or not at all."""
+"""Write a new skill from a template, either completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The values of this package: a document's fields and problems, and how it was read.
+"""The values of this package: a document's fields and problems, and the skill.
 
-They are structs of msgspec and not dataclasses because the index keeps them by the ten thousand: the
-cache is decoded straight into them, several times faster than Python could build them. There they are
-arrays: with the names of the fields the file is larger, and decoding takes twice as long.
+They are msgspec structs and not dataclasses because the index contains tens of thousands: msgspec decodes
+the cache into them several times faster than Python could build them. The cache stores them as arrays: with
+field names, the file is larger and decoding takes twice as long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Printable(Struct, frozen=True, gc=False):
     """A value that commands print as JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the value as the commands print it."""
+        """Return the value in the form that commands print."""
         return {
             key: [each.to_json() if isinstance(each, Printable) else each for each in value]
             if isinstance(value, tuple)
@@ -36,7 +36,7 @@ class Printable(Struct, frozen=True, gc=False):
 
 
 class Reading(Struct, frozen=True):
-    """How documents are read: strictly or leniently, with or without angle brackets.
+    """Options for reading documents: strict or lenient, with or without angle brackets.
 
     >>> Reading(lenient=True)
     Reading(lenient=True, block_angle_brackets=True)
@@ -47,7 +47,7 @@ class Reading(Struct, frozen=True):
 
 
 class Problem(Printable, frozen=True, gc=False, array_like=True):
-    """One thing that is wrong with a document: where, what, and what to write instead.
+    """One problem of a document: where it is, what is wrong, and what to write instead.
 
     >>> from vademecum import validate_skill
     >>> [(problem.code, problem.severity) for problem in validate_skill("no/such/skill").problems]
@@ -61,14 +61,14 @@ class Problem(Printable, frozen=True, gc=False, array_like=True):
     line: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the problem as the commands print it: its text last."""
+        """Return the problem in the form that commands print, with its text last."""
         found = super().to_json()
         found["message"] = found.pop("message")
         return found
 
 
 class Controls(Printable, frozen=True, gc=False, array_like=True):
-    """The limits that the author sets for running the skill; without ``allowed_tools`` no bound on tools."""
+    """Limits that the author sets for the skill. If ``allowed_tools`` is none, tools are not limited."""
 
     disable_model_invocation: bool = False
     user_invocable: bool = True
@@ -79,8 +79,8 @@ class Controls(Printable, frozen=True, gc=False, array_like=True):
 class Meta(Printable, frozen=True, gc=False, array_like=True):
     """Information from the author about the skill.
 
-    ``secrets`` are the names of variables that its scripts want: ``metadata.secrets``, or ``requires.env`` of
-    other runtimes. A script gets one only if the user keeps a value for this skill and allows it.
+    ``secrets`` are the names of variables that its scripts need: ``metadata.secrets``, or ``requires.env`` of
+    other runtimes. A script gets one only if the user has stored a value for this skill and allows it.
     """
 
     version: str | None = None
@@ -105,7 +105,7 @@ class Document(Struct, frozen=True, gc=False, array_like=True):
     extra: dict[str, str | tuple[str, ...]] = {}
     problems: tuple[Problem, ...] = ()
     digest: str = ""
-    # The name as it was written, if lenient reading repaired it: the skill is found by it too.
+    # The original name, if lenient reading repaired it; it also finds the skill.
     alias: str = ""
 
     @property
@@ -115,7 +115,7 @@ class Document(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Skill(Document, frozen=True, gc=False):
-    """A usable skill: a valid document, and where its directory is. The body stays on disk.
+    """A usable skill: a valid document and its directory. The body stays on disk.
 
     >>> from vademecum.skill.skill import MANIFEST, Document
     >>> document = Document("pdf", "Fill in PDF forms.")
@@ -128,13 +128,13 @@ class Skill(Document, frozen=True, gc=False):
     root: str = ""
     directory: str = "."
     file: str = MANIFEST
-    # Another number whenever the file changed; 0 if that cannot be told yet.
+    # Changes when the file changes; 0 if that is not known yet.
     stamp: int = 0
     # The absolute path of the skill's directory.
     location: str = ""
 
     @classmethod
-    def at(  # noqa: PLR0913, PLR0917 - what tells a place
+    def at(  # noqa: PLR0913, PLR0917 - the parts of a place
         cls, document: Document, source: str, root: str, directory: str, file: str, stamp: int
     ) -> Skill:
         """Return the skill of a document at a place."""
@@ -146,7 +146,7 @@ class Skill(Document, frozen=True, gc=False):
 
     @property
     def diagnostics(self) -> tuple[Problem, ...]:
-        """The problems of the document that do not keep it from being used."""
+        """The problems of the document; none of them prevents its use."""
         return self.problems
 
     @property
@@ -157,12 +157,12 @@ class Skill(Document, frozen=True, gc=False):
 
     @property
     def namespace(self) -> str:
-        """The groups between the root and the skill's directory, ``""`` where there is none."""
+        """The directories between the root and the skill's directory, ``""`` if there are none."""
         return self.directory.rpartition("/")[0]
 
     @property
     def reference(self) -> str:
-        """The name with its namespace, e.g. ``acme/pdf``: it picks this skill among namesakes."""
+        """The name with its namespace, e.g. ``acme/pdf``, to select this skill among namesakes."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
@@ -171,7 +171,7 @@ class Skill(Document, frozen=True, gc=False):
         return Path(self.location)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the skill as every command prints it."""
+        """Return the skill in the form that commands print."""
         return {
             "skill_id": self.skill_id,
             "name": self.name,

@@ -1,4 +1,4 @@
-"""Text from outside: without hidden characters, and as a terminal can show it."""
+"""Clean text from outside: remove hidden characters, and escape it for terminals."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff"
 )
-# The joiners shape Persian and Indic words and build emoji, always between characters far above ASCII;
-# anywhere else they are hidden text.
+# Joiners shape Persian and Indic words and build emoji, always between characters far above ASCII. Anywhere
+# else they are hidden text.
 _SCRIPT = "[^\x00-\u02ff\u2000-\u206f]"
 HIDDEN_CHARACTERS = re.compile(f"[{_HIDDEN}]|(?<!{_SCRIPT})[\u200c\u200d]|[\u200c\u200d](?!{_SCRIPT})")
 SUSPECT = re.compile(f"[{_HIDDEN}\u200c\u200d]")
@@ -21,7 +21,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _ASCII_CONTROLS = bytes([*range(9), *range(11, 32), 127])
 
 # Han, Kana and Hangul, which are written without spaces.
-# This is a text, because compiling it takes 4 ms and most processes see nothing but English.
+# It is not compiled here, because that takes 4 ms and most processes see only English.
 UNSPACED = (
     "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003134f]+"
@@ -43,7 +43,7 @@ def without_hidden(text: str) -> tuple[str, int]:
 
 
 def visible(text: str) -> str:
-    r"""Return the text on one line, with everything unprintable written as an escape: safe for a terminal.
+    r"""Return the text on one line, with unprintable characters escaped: safe for a terminal.
 
     >>> visible("a\x1b[2Jb\nc")
     'a\\x1b[2Jb c'
@@ -52,7 +52,7 @@ def visible(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Return the text as it is, with everything unprintable written as an escape.
+    r"""Return the text with unprintable characters escaped.
 
     >>> escaped("  a\x1b[2J")
     '  a\\x1b[2J'
@@ -63,7 +63,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    r"""Return a text of several lines with everything else that is unprintable written as an escape.
+    r"""Return a text of several lines with other unprintable characters escaped.
 
     >>> escaped_lines("a\tb\n\x1b[2J")
     'a   b\n\\x1b[2J'

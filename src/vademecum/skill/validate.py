@@ -1,6 +1,6 @@
-"""A skill's directory → everything that is wrong with it, by the full specification.
+"""Check a skill's directory against the full specification.
 
-The index only asks what makes a skill usable; this also reads the body and looks at the files.
+The index only checks that a skill is usable; this also reads the body and checks the files.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ MAX_BODY_LINES = 500
 MAX_FILES = 10_000
 MAX_REFERENCES = 200
 
-# What the index forgives and the specification does not.
+# Problems that are warnings in the index, and errors by the specification.
 _ERRORS_HERE = frozenset({"name-directory-mismatch", "file-name"})
 
 _LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^)<>\s]+))")
 _CODE = re.compile(r"`[^`]+`")
 _MENTION = re.compile(r"`((?:scripts|references?|assets)/[^`\s*<>{}$]+)`")
-# The marks of a template; a mention in the middle of a sentence does not count.
+# The placeholders of a template; a mention in the middle of a sentence does not count.
 _UNFILLED = re.compile(r"^[\s>*\d.)-]*(?:[\w ]+: )?\[?TODO: ")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|#|//|/")
 
 
 class Validation(Printable, frozen=True):
-    """The verdict on one directory.
+    """The result of checking one directory.
 
     >>> from vademecum import BUILTIN_ROOT
     >>> verdict = validate_skill(BUILTIN_ROOT / "file-diff")
@@ -64,11 +64,11 @@ class Validation(Printable, frozen=True):
 
     @property
     def valid(self) -> bool:
-        """Return whether the skill has no errors; warnings do not count."""
+        """True if the skill has no errors; warnings do not count."""
         return all(problem.severity != "error" for problem in self.problems)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the verdict as ``vade validate`` prints it."""
+        """Return the result in the form that ``vade validate`` prints."""
         return {"path": self.path, "valid": self.valid} | super().to_json()
 
 
@@ -145,7 +145,7 @@ def _unknown_fields(data: bytes) -> Iterator[Problem]:
 
 
 def _values(place: Path, document: Document) -> Iterator[Problem]:
-    """The script that an agent runs by itself must be there, and the template's description must not."""
+    """Check that the entry script exists, and that the description is not the template's."""
     if _UNFILLED.match(document.description):
         text = "The description is still that of the template: say what the skill does and when to use it"
         yield Problem("template", "warning", text, "description")
@@ -157,7 +157,7 @@ def _values(place: Path, document: Document) -> Iterator[Problem]:
     except (PathRefused, OSError):
         there = False
     if not there:
-        text = f"'metadata.entry' names {entry!r}, which is no file below scripts/: correct it"
+        text = f"'metadata.entry' names {entry!r}, which is not a file below scripts/: correct it"
         yield Problem("entry-missing", "warning", text, field="metadata")
 
 
@@ -191,12 +191,12 @@ def _body(place: Path, data: bytes, max_lines: int) -> Iterator[Problem]:
 
 
 def _missing_references(place: Path, prose: list[tuple[int, str]]) -> Iterator[Problem]:
-    """Files that the body names and that are not there: a link is a promise, a mention a hint."""
+    """Yield missing files that the body names: an error for a link, a warning for a mention."""
     seen: set[str] = set()
     for number, line in prose:
         named = [(target, False) for target in _MENTION.findall(line)]
         links = _LINK.findall(_CODE.sub("", line))
-        # What leads elsewhere is no promise of the skill's own.
+        # A link to elsewhere need not be in the skill.
         own = [target for target in map("".join, links) if not _EXTERNAL.match(target)]
         named += [(unquote(re.split(r"[#?]", target)[0]), True) for target in own]
         for target, promised in named:
@@ -220,18 +220,18 @@ def _reference(place: Path, target: str, number: int, *, promised: bool) -> Iter
 
 
 def _links(place: Path) -> Iterator[Problem]:
-    """Links inside the skill that lead out of it: they break, or leak, when the skill travels."""
+    """Yield links that lead out of the skill: they break, or leak files, when it is shared."""
     seen = 0
     for directory, names, files in os.walk(place):
         names.sort()
         for name in sorted([*names, *files]):
             seen += 1
             if seen > MAX_FILES:
-                text = f"The skill holds more than {MAX_FILES:,} files: remove what it does not need"
+                text = f"The skill contains more than {MAX_FILES:,} files: remove what it does not need"
                 yield Problem("too-many-files", "error", text)
                 return
             path = Path(directory, name)
             if path.is_symlink() and leads_out(place, path):
                 relative = str(path.relative_to(place))
-                text = f"{relative!r} is a link that leads out of the skill: replace it by a file"
+                text = f"{relative!r} is a link that leads out of the skill: replace it with a file"
                 yield Problem("link-outside", "error", text)

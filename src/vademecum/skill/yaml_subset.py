@@ -1,7 +1,7 @@
-"""YAML text → fields: scalars as they are written, flat lists, and one level of mapping; or → JSON values.
+"""Read YAML as fields (scalars as written, flat lists, one level of mapping) or as JSON values.
 
-The parser's events are read directly: nothing is guessed to be a number or a date, an anchor or an alias
-is never expanded, and every value has its line.
+The parser's events are read directly. Fields are never converted to numbers or dates, anchors and aliases are
+never expanded, and every value has its line.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from vademecum.skill.frontmatter import FIRST_LINE, NOTHING, Field, Fields, Valu
 from vademecum.skill.skill import Problem, Severity
 
 MAX_DEPTH = 32
-# Where `metadata` names the variables that scripts want: a list of our own, and what other runtimes have.
+# Where `metadata` names the variables that scripts need: our own list, and those of other runtimes.
 _SECRETS_BELOW: dict[str, tuple[str, ...]] = {
     "secrets": (),
     **dict.fromkeys(("openclaw", "clawdbot", "moltbot"), ("requires", "env")),
 }
 
-# What plain scalars stand for in YAML 1.2 (its core schema).
+# The meaning of plain scalars in the core schema of YAML 1.2.
 _NULL = re.compile(r"~|[Nn]ull|NULL|")
 _BOOL = re.compile(r"[Tt]rue|TRUE|[Ff]alse|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -46,17 +46,17 @@ _FLOAT = re.compile(
 
 
 class _Node(Struct):
-    """The event that a value begins with, and what is in it: of a mapping, keys and values in turn."""
+    """The event that begins a value, and the children of it: for a mapping, keys and values in turn."""
 
     event: Any
     children: list[_Node] = []
 
     def text(self) -> str | None:
-        """Return a scalar as it is written; ``None`` for anything else."""
+        """Return a scalar as written; ``None`` for anything else."""
         return self.event.value if type(self.event) is ScalarEvent else None
 
     def texts(self) -> tuple[str, ...] | None:
-        """Return a list of nothing but scalars; ``None`` for anything else."""
+        """Return a list of scalars; ``None`` for anything else."""
         if type(self.event) is not SequenceStartEvent:
             return None
         found = tuple(text for child in self.children if (text := child.text()) is not None)
@@ -73,7 +73,7 @@ class _Node(Struct):
 
 
 def read_fields(text: str, *, lenient: bool = False) -> Fields:
-    r"""Read the frontmatter's text; ``broken`` says that it is no YAML mapping at all.
+    r"""Read the frontmatter's text; ``broken`` is true if it is not a YAML mapping.
 
     >>> fields = read_fields("name: pdf\nversion: 1.10\ntags: [a, b]\n")
     >>> {name: field.value for name, field in fields.by_name.items()}
@@ -92,7 +92,7 @@ def read_fields(text: str, *, lenient: bool = False) -> Fields:
 
 
 class _Reader:
-    """Reads one document; ``problems`` and ``secrets`` fill as it goes."""
+    """Reads one document, and collects its ``problems`` and ``secrets``."""
 
     def __init__(self, text: str, *, lenient: bool = False) -> None:
         self._next = Parser(text).get_event
@@ -116,7 +116,7 @@ class _Reader:
 
     def _node(self, depth: int = 0) -> _Node:
         node = _Node(self._next())
-        if depth > MAX_DEPTH + 2:  # the fields, and those of `metadata`
+        if depth > MAX_DEPTH + 2:  # plus the levels of the fields and of `metadata`
             mark = node.event.start_mark
             raise MarkedYAMLError(problem="values are nested too deeply", problem_mark=mark)
         if isinstance(node.event, NodeEvent):
@@ -127,7 +127,7 @@ class _Reader:
         return node
 
     def _note_extras(self, event: Any) -> None:
-        """Note anchors, aliases and tags: they are not followed, and strict reading refuses them."""
+        """Note anchors, aliases and tags: they are ignored, and strict reading refuses them."""
         if event.anchor is None and event.tag is None:
             return
         anchor = "alias" if type(event) is AliasEvent else "anchor"
@@ -147,7 +147,7 @@ class _Reader:
         for key, line, node in self._entries(top):
             value = self._value(node, key)
             if key in found:
-                text = f"The field {key!r} is there twice: remove one of them"
+                text = f"The field {key!r} appears twice: remove one of them"
                 self._note("duplicate-field", line, text, field=key)
             found[key] = Field(value, line)
         return found
@@ -174,7 +174,7 @@ class _Reader:
             if key != "metadata":
                 continue  # of other mappings, only the keys are checked
             if name in found:
-                text = f"'metadata.{name[:40]}' is there twice: remove one of them"
+                text = f"'metadata.{name[:40]}' appears twice: remove one of them"
                 self._note("duplicate-field", line, text, field=key)
             if (value := node.text()) is not None:
                 found[name] = value
@@ -209,9 +209,9 @@ def _texts_at(node: _Node, path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def frontmatter_values(document: bytes) -> dict[str, Any]:
-    r"""Return all fields of a document's frontmatter, known or not, nested ones included.
+    r"""Return all fields of a document's frontmatter, including unknown and nested ones.
 
-    Raises ``LoadRefused`` if it is not a mapping that JSON can express.
+    Raise ``LoadRefused`` if it is not a mapping that JSON can express.
 
     >>> frontmatter_values(b"---\nname: a\nversion: 1.10\nok: yes\nsince: 2026-01-02\nx: {n: 0o17}\n---\n")
     {'name': 'a', 'version': 1.1, 'ok': 'yes', 'since': '2026-01-02', 'x': {'n': 15}}
@@ -225,7 +225,7 @@ def frontmatter_values(document: bytes) -> dict[str, Any]:
     except YAMLError as error:
         raise _unfit(diagnose(error, block).message) from error
     for problem in reader.problems:
-        if problem.code != "yaml-anchor":  # which only an alias would follow
+        if problem.code != "yaml-anchor":  # an anchor alone changes nothing
             raise _unfit(problem.message)
     if top is None or type(top.event) is not MappingStartEvent:
         raise _unfit("The frontmatter is not a mapping")
@@ -247,7 +247,7 @@ def _value(node: _Node) -> Any:
 
 
 def _key(node: _Node) -> str:
-    """Return a key as text, which is what becomes of it in JSON."""
+    """Return a key as text, as JSON requires."""
     if type(node.event) is not ScalarEvent:
         raise _unfit("The frontmatter has a key that is not a text")
     value = _scalar(node.event)

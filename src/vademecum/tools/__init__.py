@@ -1,1 +1,1 @@
-"""Call → Observation: doing it, with least privilege."""
+"""Call → Observation: carry out a call, with least privilege."""

@@ -1,4 +1,4 @@
-"""Everything that can be asked of a session: one type for each call; schemas and parsing come from it."""
+"""All calls of a session, one type for each, which also defines its schema and parsing."""
 
 from __future__ import annotations
 
@@ -262,12 +262,12 @@ CALLS: dict[str, type[Call]] = {
     "delete_file": DeleteFile,
     "network_request": NetworkRequest,
 }
-# Calls that are understood but not offered, because a model needs one way to load a skill.
+# Accepted but not offered: a model needs only one way to load a skill.
 _UNOFFERED: dict[str, type[Call]] = {"load_skill": LoadSkill}
 NAMES: dict[type[Call], str] = {parameters: name for name, parameters in (CALLS | _UNOFFERED).items()}
-# Tools that act on the project or the network by themselves, without a skill.
+# Tools that act on the project or the network directly, without a skill.
 DIRECT_TOOLS = tuple(tool for tool in TOOLS if tool != "run_script")
-# Names that other documents and protocols have for the same call or parameter.
+# Names that other documents and protocols use for the same call or parameter.
 _OTHER_CALLS = {"load_skill": "skill", "load_resource": "load_skill_asset"}
 _OTHER_WORDS = {
     "name": "skill",
@@ -281,8 +281,8 @@ _OTHER_WORDS = {
 class Observation(Struct, frozen=True):
     """The result of a call: text for the model, and facts for programs.
 
-    ``code`` is the code of the refusal or fault, or ``""``. ``files`` contain the complete content if
-    ``text`` shows only a part of it.
+    ``code`` is the code of the refusal or fault, or ``""``. If ``text`` is only a part, ``files`` contain the
+    whole content.
     """
 
     tool: str
@@ -297,7 +297,7 @@ class Observation(Struct, frozen=True):
 def parse_call(
     name: object, arguments: Mapping[str, Any] | str, *, offered: Sequence[str] = tuple(CALLS)
 ) -> Call:
-    """Check the arguments of a call and return it as its own type; an error lists everything that is wrong.
+    """Check the arguments of a call and return it as its own type; an error lists every problem.
 
     >>> parse_call("read_file", {"path": "a.txt"})
     ReadFile(path='a.txt', first_line=1, lines=2000)
@@ -325,7 +325,7 @@ def parse_call(
 
 
 def convert(given: object, parameters: type[P], problems: list[str]) -> P | None:
-    """Make a call of a JSON object; ``None`` if something is wrong with it, which goes to ``problems``."""
+    """Convert a JSON object to a call; if it is wrong, return ``None`` and add to ``problems``."""
     if not isinstance(given, Mapping):
         problems.append("they are not an object")
         return None
@@ -339,7 +339,7 @@ def convert(given: object, parameters: type[P], problems: list[str]) -> P | None
             continue
         for field, one in _unfolded(word, value).items():
             if one is None and field in fields and not fields[field].required:
-                continue  # null says nothing
+                continue  # null means that it is missing
             if field not in fields:
                 problems.append(f"{field}: it is not known")
             if field in values and values[field] != one:
@@ -359,12 +359,12 @@ def convert(given: object, parameters: type[P], problems: list[str]) -> P | None
     return None if problems else parameters(**values)
 
 
-# Return what a call says beyond its defaults, as plain values.
+# Return the fields of a call that differ from its defaults, as plain values.
 said: Callable[[Parameters], dict[str, Any]] = msgspec.to_builtins
 
 
 def schema_of(type_: type[Struct]) -> dict[str, Any]:
-    """Return the JSON schema of the arguments that a type stands for."""
+    """Return the JSON schema of a call's arguments."""
     (shape,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
     own = components.pop(shape["$ref"].rpartition("/")[2])
     kept = {key: own[key] for key in ("type", "properties", "required", "additionalProperties")}
@@ -372,7 +372,7 @@ def schema_of(type_: type[Struct]) -> dict[str, Any]:
 
 
 def _spelled(key: object, fields: Mapping[str, Any]) -> str | None:
-    """Return the field that a word means: its own name, or one that other documents have for it."""
+    """Return the field that a word names, directly or by another known name."""
     if not isinstance(key, str):
         return None
     other = _OTHER_WORDS.get(key, key)
@@ -380,7 +380,7 @@ def _spelled(key: object, fields: Mapping[str, Any]) -> str | None:
 
 
 def _unfolded(word: str, value: Any) -> Mapping[str, Any]:
-    """Return the fields that a value stands for: a skill may be an object, the network yes or no."""
+    """Return the fields in a value: a skill can be an object, the network a boolean."""
     if (
         word in {"skill", "name"}
         and isinstance(value, Mapping)

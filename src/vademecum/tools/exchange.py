@@ -1,8 +1,8 @@
-"""The files that a script or command gets, and those that it leaves.
+"""Give files to a script or command, and collect the files that it leaves.
 
-A file named in the words of a call is a private copy under the name it was given by. A directory is shown
-read-only in place; one that is named to be copied, or that the sandbox cannot show without what is hidden in
-it, is a private copy too. What is left or changed is an output, called ``output:N/NAME``.
+A script gets a private copy of each file that its arguments name, under the same name. A directory is shown
+read-only in place. It is copied if the call asks for a copy, or if the sandbox cannot hide parts of it. A
+file that the script leaves or changes is an output, called ``output:N/NAME``.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ MAX_OUTPUTS = 1000
 PREFIX = "output:"
 
 Kind = Literal["file", "directory", "copy"]
-# The inode, size and times of a file: another writes it, and one of them changes.
+# The inode, size and times of a file; any change of the file changes one of them.
 Stamp = tuple[int, int, int, int]
 Inode = tuple[int, int]
 
-# What programs keep for themselves.
+# Caches of programs.
 _CACHES = re.compile(r"__pycache__|\.(?:pytest_|mypy_|ruff_)?cache|\.ipynb_checkpoints|node_modules")
 _REFERENCE = re.compile(r"output:(\d{1,9})/(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file or directory that a script gets: as it was typed, where it is, and what of it is hidden."""
+    """A file or directory that a script gets: as typed, where it is, and its hidden parts."""
 
     typed: str
     located: Located
@@ -66,7 +66,7 @@ class Input:
 
 
 def parts_of(word: str) -> Iterator[tuple[str, str]]:
-    """Yield what of a word may name a path: the whole, or what follows ``name=``, with what stands before.
+    """Yield the parts of a word that can be a path, each with the text before it.
 
     >>> list(parts_of("--data=a.csv"))
     [('', '--data=a.csv'), ('--data=', 'a.csv')]
@@ -77,7 +77,12 @@ def parts_of(word: str) -> Iterator[tuple[str, str]]:
         yield f"{before}=", after
 
 
-def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
+def matching(pattern: str, workspace: Workspace) -> list[str]:
+    """Return the files that a text names: an output of the conversation, a path, or those of a glob."""
+    return [pattern] if pattern.startswith(PREFIX) else workspace.named(pattern)
+
+
+def find_inputs(  # noqa: PLR0913 - the paths of a call, and who decides about them
     words: Sequence[str],
     files: Sequence[str],
     copies: Sequence[str],
@@ -86,16 +91,16 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
     locate: Callable[[str], Located],
     known: Callable[[Located], bool],
 ) -> tuple[list[Input], list[str]]:
-    """Return what is named for a script, each once, and the words that lead out of the project.
+    """Return the distinct inputs that a call names, and the words that lead out of the project.
 
-    ``files`` may be globs and must exist; ``known`` says whether the caller may know of a path that a word
-    names, which is otherwise a plain word.
+    ``files`` can be globs and must exist. ``known`` returns whether the caller may know of a path; a word
+    that names any other path is a plain word.
     """
     found: dict[str, Input] = {}
     for typed in copies:
         found.setdefault(typed, replace(_input(typed, locate(typed)), kind="copy"))
     for pattern in files:
-        matched = [pattern] if pattern.startswith(PREFIX) else workspace.named(pattern)
+        matched = matching(pattern, workspace)
         shown = [name for name in matched if name == pattern or known(locate(name))]
         if not shown:
             raise ToolRefused(f"No file matches {pattern!r} here.", code="missing")
@@ -117,7 +122,7 @@ def find_inputs(  # noqa: PLR0913 - what a call names, and who decides about it
             code="too-many",
         )
     above = tuple(f"{given.located.path}/" for given in found.values() if given.kind != "file")
-    # What lies below a directory that is named as well comes with it.
+    # A directory in the call includes everything below it.
     kept = [
         each for each in found.values() if each.typed == "." or not str(each.located.path).startswith(above)
     ]
@@ -136,7 +141,7 @@ def _input(typed: str, located: Located) -> Input:
 
 
 def listed_below(base: str | Path) -> tuple[list[str], list[str]]:
-    """Return all files and directories below a directory, relative to it, and those that are neither.
+    """Return the paths below a directory: files and directories, and those that are neither.
 
     Links are files here; FIFOs, sockets and devices are neither.
     """
@@ -162,7 +167,7 @@ def listed_below(base: str | Path) -> tuple[list[str], list[str]]:
 
 
 def shown_below(base: str | Path, hidden: Iterable[str]) -> list[tuple[str, int]]:
-    """Return what lies below a directory and is not hidden, parents before children, each with its mode."""
+    """Return the visible paths below a directory with their modes, parents before children."""
     gone, shown = set(hidden), []
     for name in sorted(listed_below(base)[0]):
         if name in gone or name.rpartition("/")[0] in gone:
@@ -173,14 +178,14 @@ def shown_below(base: str | Path, hidden: Iterable[str]) -> list[tuple[str, int]
 
 
 def hidden_below(base: str, names: Iterable[str], may_show: Callable[[str, Inode | None], bool]) -> list[str]:
-    """Return which of the names below a directory may not be shown.
+    """Return the names below a directory that must be hidden.
 
-    ``may_show`` gets the path, and the device and inode of a file with several names (hard links): if one
-    of its names is hidden, all of them are.
+    ``may_show`` gets the path and, for a file with several names (hard links), its device and inode: if one
+    name is hidden, all of them are.
     """
     inodes: dict[str, Inode | None] = {}
     hidden: set[str] = set()
-    gone: set[str] = set()  # what is hidden, and what lies below it
+    gone: set[str] = set()  # hidden paths, and everything below them
     for name in names:
         if name.rpartition("/")[0] in gone:
             gone.add(name)
@@ -197,7 +202,7 @@ def hidden_below(base: str, names: Iterable[str], may_show: Callable[[str, Inode
 
 @dataclass(frozen=True, slots=True)
 class Furnished:
-    """The part of the project that a program sees, and its arguments with the names used there."""
+    """The part of the project that a program sees, and its arguments with the names there."""
 
     words: tuple[str, ...]
     mounted: tuple[Mount, ...] = ()
@@ -207,30 +212,33 @@ class Furnished:
 
 
 def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: Sandbox) -> Furnished:
-    """Put the inputs where the program finds them: copies of files, directories in place."""
+    """Put the inputs where the program finds them: copy files, and show directories in place."""
     from vademecum.sandbox.base import Mount  # noqa: PLC0415 - 4 ms of a start, for scripts alone
 
-    left, names, placed = [MAX_INPUT_BYTES], {}, {}
+    left, names = [MAX_INPUT_BYTES], {}
+    placed: dict[Path, str] = {}
     copies: dict[str, Stamp] = {}
-    mounted, hidden = [], []
+    mounted, hidden, left_out = [], [], 0
     for given in inputs:
         real = Path(os.path.realpath(given.located.path))
-        if given.kind != "directory" or _is_better_copied(given, sandbox):
-            if real not in placed:
-                placed[real] = _free_name(work, given.name)
-                copies |= _copy_into(work, given, placed[real], left)
-            names[given.typed] = placed[real] or "."
+        if real in placed:  # under another spelling
+            names[given.typed] = placed[real]
             continue
-        hidden += [real / name for name in given.hidden]
-        if given.name and not given.typed.startswith("/") and ".." not in given.typed.split("/"):
-            mounted.append(Mount(real, work / given.name))
-            # Otherwise it may be a link, into which programs such as find go only with a slash behind it.
-            at_its_name = sandbox.name == "bubblewrap" and not given.hidden
-            names[given.typed] = given.typed if at_its_name else f"{given.typed.rstrip('/')}/"
+        left_out += len(given.hidden)
+        if given.kind != "directory" or _is_better_copied(given, sandbox):
+            name = _free_name(work, given.name)
+            copies |= _copy_into(work, given, name, left)
+            placed[real] = name or "."
         else:
-            mounted.append(Mount(real, real))
-            names[given.typed] = str(real)
-    # The directories of files that it is told to write, such as ``out`` for ``out/chart.png``.
+            hidden += [real / name for name in given.hidden]
+            at_a_name = given.name and not given.typed.startswith("/") and ".." not in given.typed.split("/")
+            mounted.append(Mount(real, work / given.name if at_a_name else real))
+            placed[real] = given.typed if at_a_name else str(real)
+            if at_a_name and (sandbox.name != "bubblewrap" or given.hidden):
+                # It may be a link, which programs such as find follow only with a slash after it.
+                placed[real] = f"{given.typed.rstrip('/')}/"
+        names[given.typed] = placed[real]
+    # The directories of the script's output files, such as ``out`` for ``out/chart.png``.
     parts = (part for word in words[:MAX_WORDS_WITH_PARENTS] for _, part in parts_of(word))
     for part in (part for part in parts if "/" in part and "://" not in part):
         with contextlib.suppress(PathRefused, OSError):
@@ -238,12 +246,11 @@ def furnish(work: Path, inputs: Sequence[Input], words: Sequence[str], sandbox: 
             parent = (work / part).parent
             if not any(parent.is_relative_to(each.name) for each in mounted):
                 parent.mkdir(parents=True, exist_ok=True)
-    left_out = sum(len(given.hidden) for given in inputs)
     return Furnished(renamed(words, names), tuple(mounted), tuple(hidden), copies, left_out)
 
 
 def _is_better_copied(given: Input, sandbox: Sandbox) -> bool:
-    """Return whether a copy leaves out what is hidden, while a sandbox cannot, or only keeps it unread."""
+    """Return whether to copy a directory because the sandbox cannot hide parts of it completely."""
     if not sandbox.hides:
         return True
     if not given.hidden or sandbox.name == "bubblewrap":
@@ -252,7 +259,7 @@ def _is_better_copied(given: Input, sandbox: Sandbox) -> bool:
 
 
 def renamed(words: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words with what they name, whole or after ``name=``, under other names."""
+    """Return the words with the paths in them, whole or after ``name=``, replaced by other names."""
     return tuple(
         next((f"{head}{names[part]}" for head, part in parts_of(word) if part in names), word)
         for word in words
@@ -260,7 +267,7 @@ def renamed(words: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _free_name(work: Path, name: str) -> str:
-    """Return a name that nothing has yet: the name itself, or the same in a numbered directory."""
+    """Return an unused name: the name itself, or the same name in a numbered directory."""
     number, free = 2, name
     while name and os.path.lexists(work / free):
         free, number = f"{number}/{name}", number + 1
@@ -268,7 +275,7 @@ def _free_name(work: Path, name: str) -> str:
 
 
 def _copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str, Stamp]:
-    """Copy an input into the script's directory and return the copies; ``left`` is how many bytes may be."""
+    """Copy an input into the script's directory and return the copies; ``left`` is the bytes that remain."""
     files, stamps = {name: given.located}, {}
     (work / name).parent.mkdir(parents=True, exist_ok=True)
     if given.kind != "file":
@@ -282,7 +289,7 @@ def _copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str
             text = f"{given.typed!r} has more than {MAX_COPIED_FILES:,} files to copy: name a smaller one."
             raise ToolRefused(text, code="too-many")
     for copied, located in files.items():
-        # What was opened is copied, so that no link can lead elsewhere later.
+        # The opened file is copied, so that no link can lead elsewhere later.
         left[0] -= copy_opened(open_located(located), work / copied, most=left[0])
         if left[0] < 0:
             text = f"The inputs are larger than {MAX_INPUT_BYTES:,} bytes together: name fewer."
@@ -292,21 +299,21 @@ def _copy_into(work: Path, given: Input, name: str, left: list[int]) -> dict[str
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Return what tells whether a file was written since."""
+    """Return the stamp of a file, which changes when the file is written."""
     found = os.lstat(path)
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def digests(work: Path, copies: dict[str, Stamp]) -> list[tuple[str, str]]:
-    """Return the digest of every copy, which is what an approval is about."""
+    """Return the digest of every copy; an approval applies to these digests."""
     return [(name, sha256_of(work / name)) for name in sorted(copies)]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A file that a script left or changed: its name, where it is kept, its size and digest.
+    """A file that a script left or changed: its name, its path, its size and digest.
 
-    ``secret`` says that it contains the value of a secret, so that no model gets to see it.
+    ``secret`` is true if it contains the value of a secret, so no model may see it.
     """
 
     number: int
@@ -319,11 +326,11 @@ class Output:
 
     @property
     def reference(self) -> str:
-        """The name by which later calls of the conversation refer to it."""
+        """The name for later calls of the conversation."""
         return f"{PREFIX}{self.number}/{self.name}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` and the record have it."""
+        """Return the output in the form of ``--json`` and the record."""
         found: dict[str, Any] = {
             "path": self.name,
             "bytes": self.bytes,
@@ -335,7 +342,7 @@ class Output:
 
 
 class Outputs:
-    """The outputs of one conversation, by the number of the call that made them."""
+    """The outputs of one conversation, by the number of the call that created them."""
 
     def __init__(self, made: Iterable[Output] = ()) -> None:
         self._lock = threading.Lock()
@@ -345,15 +352,15 @@ class Outputs:
 
     @property
     def all(self) -> list[Output]:
-        """All of them, in the order in which they were made."""
+        """All outputs, oldest first."""
         return list(self._made.values())
 
     def take(
         self, work: Path, given: Mapping[str, Stamp], place: Path, *, since: float, secrets: Secrets
     ) -> tuple[list[Output], int]:
-        """Move what was left or changed in a directory to ``place``; the run began at ``since``.
+        """Move new and changed files of a directory to ``place``; the run began at ``since``.
 
-        Returns the outputs and the number of files beyond ``MAX_OUTPUTS``, which are not kept.
+        Return the outputs and the number of files beyond ``MAX_OUTPUTS``, which are not kept.
         """
         names = _left(work, given)
         if not names:
@@ -374,7 +381,7 @@ class Outputs:
         return list(made.values()), max(0, len(names) - MAX_OUTPUTS)
 
     def find(self, reference: str) -> Output:
-        """Return the output of that name; refused if there is none."""
+        """Return the output of that name; raise `ToolRefused` if there is none."""
         found = self._made.get(reference)
         if found is None:
             hint = meant(
@@ -385,17 +392,17 @@ class Outputs:
         return found
 
     def overwrites_newer(self, output: Output, target: Path, digest: str) -> bool:
-        """Return whether a file was written since the run began, other than by saving an output."""
+        """Return whether saving an output would replace a file that something else wrote during the run."""
         if not digest or digest in self._saved:
             return False
         return os.lstat(target).st_ctime > output.since
 
     def saved(self, output: Output) -> None:
-        """Remember that an output was saved, so that a later one may replace it."""
+        """Remember that an output was saved, so that a later one can replace it."""
         self._saved.add(output.sha256)
 
     def locate(self, reference: str) -> Located:
-        """Return where an output is, for the tools that read files."""
+        """Return the location of an output, for the tools that read files."""
         output = self.find(reference)
         if output.secret:
             raise ToolRefused(f"{reference[:200]!r} contains a secret, so it cannot be read.", code="secret")
@@ -404,7 +411,7 @@ class Outputs:
 
 
 def recorded(listed: Iterable[RunOutput], since: float) -> Iterator[Output]:
-    """Yield the outputs that a record lists, as far as they are there and unchanged."""
+    """Yield the outputs in a record that exist and are unchanged."""
     for each in listed:
         found, file = _REFERENCE.fullmatch(each.output), Path(each.file)
         with contextlib.suppress(OSError):
@@ -413,7 +420,7 @@ def recorded(listed: Iterable[RunOutput], since: float) -> Iterator[Output]:
 
 
 def _left(work: Path, given: Mapping[str, Stamp]) -> list[str]:
-    """Return the plain files below a directory that are new or were written, in the order of their names."""
+    """Return the new and changed plain files below a directory, sorted by name."""
     found = []
     for place, directories, files in os.walk(work):
         directories[:] = sorted(name for name in directories if not _CACHES.fullmatch(name))

@@ -1,4 +1,4 @@
-"""``read_file``, ``list_dir`` and ``grep``: looking, within bounds."""
+"""``read_file``, ``list_dir`` and ``grep``, with limits on what they return."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MayRead = Callable[[Path], bool]
 
 
 def read_file(call: ReadFile, located: Located) -> Observation:
-    """Return some lines of a text file, and how many there are."""
+    """Return some lines of a text file, and the number of all lines."""
     with os.fdopen(open_located(located), "rb") as file:
         data = file.read(MAX_READ_BYTES + 1)
     if len(data) > MAX_READ_BYTES:
@@ -54,7 +54,7 @@ def read_file(call: ReadFile, located: Located) -> Observation:
 
 
 def list_dir(located: Located, may_read: MayRead) -> Observation:
-    """Return the names in a directory, sorted, with sizes; what may not be read is left out."""
+    """Return the names in a directory, sorted, with sizes; leave out what may not be read."""
     base = Path(os.path.realpath(located.path))
     descriptor = open_located(located, directory=True)
     try:
@@ -67,7 +67,7 @@ def list_dir(located: Located, may_read: MayRead) -> Observation:
 
 
 def grep(call: Grep, located: Located, may_read: MayRead) -> Observation:
-    """Return the lines that match, with file and number. RE2 matches any pattern in linear time."""
+    """Return the matching lines with file and line number. RE2 matches any pattern in linear time."""
     expression = _compiled(call)
     deadline = time.monotonic() + MAX_SEARCH_SECONDS
     matches: list[str] = []
@@ -102,7 +102,7 @@ def _compiled(call: Grep) -> Any:
     except re2.error as error:
         reason = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
         raise ToolRefused(
-            f"The pattern {call.pattern[:200]!r} is no RE2 expression ({reason}): correct it.", code="pattern"
+            f"The pattern {call.pattern[:200]!r} is not valid RE2 ({reason}): correct it.", code="pattern"
         ) from error
 
 

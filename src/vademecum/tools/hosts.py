@@ -1,7 +1,7 @@
-"""An address on the web → a host that is permitted, at an address that was checked.
+"""Turn a web address into a permitted host and a checked IP address.
 
-The name is resolved here, every address is checked, and the connection goes to the address that was checked:
-a name that resolves differently a moment later gains nothing.
+The name is resolved here, every address is checked, and the connection goes to a checked address. A name that
+resolves differently a moment later gains nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from vademecum.errors import ToolRefused
 
-# Ways to write an address of the old kind inside one of the new kind.
+# Ways to write an IPv4 address inside an IPv6 address.
 _TRANSLATED = tuple(
     ipaddress.IPv6Network(text)
     for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96", "2001::/32")
@@ -28,7 +28,7 @@ _HOST = re.compile(r"[A-Za-z0-9_.:-]+|\*")
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One request on the way: where it goes, and what the rules are asked about."""
+    """One request of a chain of redirects: its destination, and the resource for the rules."""
 
     url: str
     scheme: str
@@ -37,17 +37,17 @@ class Hop:
 
     @property
     def resource(self) -> str:
-        """The host, with its port where that is not the usual one, as rules know it."""
+        """The host as rules name it, with its port if that is not the default."""
         return _spelled(self.host, None if self.port == _PORTS[self.scheme] else self.port)
 
 
 Resolve = Callable[[str, int], list[str]]
-# Raises if a hop is not allowed: asked for the host, and once more if its address is a private one.
+# Raises if a hop is not allowed. Called for the host, and again if its address is private.
 Permit = Callable[[Literal["network", "private-network"], Hop], None]
 
 
 def hop_to(url: str) -> Hop:
-    """Return where an address leads, or raise ``ToolRefused``.
+    """Return the destination of an address, or raise ``ToolRefused``.
 
     >>> hop_to("https://Example.org/a").resource, hop_to("http://localhost:8000").resource
     ('example.org', 'localhost:8000')
@@ -64,7 +64,7 @@ def hop_to(url: str) -> Hop:
 
 
 def host_resource(written: str) -> str:
-    """Return what the rules are asked about a host as a call names it: ``host`` or ``host:port``.
+    """Return the resource for the rules of a host in a call: ``host`` or ``host:port``.
 
     >>> host_resource("API.example.org"), host_resource("LOCALHOST:8000"), host_resource("[::1]")
     ('api.example.org', 'localhost:8000', '[::1]')
@@ -73,7 +73,7 @@ def host_resource(written: str) -> str:
 
 
 def host_and_port(written: str) -> tuple[str, int | None]:
-    """Return the host and, if it is written, the port."""
+    """Return the host and, if the text has one, the port."""
     parts, host, port = _split(f"//{written}", "host", written)
     if not _HOST.fullmatch(host) or parts.path or parts.query or parts.fragment or "@" in written:
         raise ToolRefused(f"{written[:200]!r} is not a host: write host or host:port.", code="url")
@@ -81,7 +81,7 @@ def host_and_port(written: str) -> tuple[str, int | None]:
 
 
 def _split(url: str, kind: str, written: str) -> tuple[SplitResult, str, int | None]:
-    """Return the parts of an address, its host in one spelling, and its port."""
+    """Return the parts of an address, its normalized host, and its port."""
     try:
         parts = urlsplit(url)
         return parts, one_spelling((parts.hostname or "").encode("idna").decode()), parts.port
@@ -96,7 +96,7 @@ def _spelled(host: str, port: int | None) -> str:
 
 
 def one_spelling(host: str) -> str:
-    """Return a host as rules know it: an address in its usual form, however it was written.
+    """Return a host as rules name it, in lowercase and with IP addresses in their usual form.
 
     >>> [one_spelling(host) for host in ("Example.ORG.", "0x7f.1", "2130706433", "::FFFF:7f00:1")]
     ['example.org', '127.0.0.1', '127.0.0.1', '127.0.0.1']
@@ -136,9 +136,9 @@ def is_private(address: str) -> bool:
 
 
 def permitted_address(hop: Hop, *, permit: Permit, resolve: Resolve) -> str:
-    """Return the address to connect to, after asking; raise what ``permit`` raises.
+    """Return the address to connect to, after calling ``permit``; raise what it raises.
 
-    The rules are asked before the name is looked up, because the lookup itself already sends the name out.
+    ``permit`` is called before the name is looked up, because the lookup itself sends the name out.
     """
     permit("network", hop)
     addresses = resolve(hop.host, hop.port)

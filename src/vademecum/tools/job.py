@@ -1,6 +1,6 @@
-"""A script or command with its inputs and limits → what came of it.
+"""Run a script or command with its inputs and limits, and describe the result.
 
-What runs of a skill is a private copy, and a person is told what it is before it runs.
+A skill's script runs from a private copy, and a person sees what it is before it runs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _STOPPED = {
     "disk": "it wrote too much (execution.disk_mb)",
     "output": "it printed too much",
 }
-# The words that start a script of a kind, unless its first line says more.
+# The command that starts a kind of script, unless its first line names another.
 _BY_SUFFIX = {
     ".py": ("python3",),
     ".sh": ("sh",),
@@ -75,7 +75,7 @@ _PYTHON = frozenset({"python", "python2", "python3"})
 
 
 class Room:
-    """The directories of one call, below its record. Only the printed output and the outputs stay."""
+    """The directories of one call, below its record. Only the printed output and the outputs are kept."""
 
     def __init__(self, place: Path) -> None:
         passing = [place / name for name in ("work", "home", "tmp", "shared", "skill")]
@@ -107,7 +107,7 @@ def limits_of(settings: ExecutionSettings) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One start of a program: what it is called in texts, its words, and everything it gets."""
+    """One start of a program: its name in texts, its arguments, and everything it gets."""
 
     title: str
     argv: tuple[str, ...]
@@ -128,7 +128,7 @@ def run_job(
     own = {"HOME": str(room.home), "TMPDIR": str(room.temporary), "PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}
     jail = Jail(
         directory=job.directory,
-        # Lines appear when they are printed; git does not stop at a file of the system that it cannot read.
+        # Python prints lines at once; git does not fail if it cannot read the system's configuration.
         environment={**job.environment, **own, "PYTHONUNBUFFERED": "1", "GIT_CONFIG_NOSYSTEM": "1"},
         readable=tuple(dict.fromkeys(job.readable)),
         writable=(room.work, room.home, room.temporary, *job.writable),
@@ -149,7 +149,7 @@ def run_job(
     )
 
 
-def observe(  # noqa: PLR0913 - everything that is known of a process that is over
+def observe(  # noqa: PLR0913 - all facts about a finished process
     tool: str,
     job: Job,
     room: Room,
@@ -160,7 +160,7 @@ def observe(  # noqa: PLR0913 - everything that is known of a process that is ov
     facts: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> Observation:
-    """Say what came of it: how it ended, what it printed, what it left; ``beyond`` files were not kept."""
+    """Describe how a program ended, what it printed, and what it left; ``beyond`` files were not kept."""
     how = f"was stopped after {ended.seconds:.2f} s: {_STOPPED.get(ended.reason)}."
     if ended.reason == "exited":
         how = f"ended with exit code {ended.exit_code} after {ended.seconds:.2f} s."
@@ -177,7 +177,7 @@ def observe(  # noqa: PLR0913 - everything that is known of a process that is ov
     if len(outputs) > MAX_LISTED_OUTPUTS:
         lines.append(f"It left {len(outputs) - MAX_LISTED_OUTPUTS:,} more files.")
     if beyond:
-        lines.append(f"{beyond:,} files more were left and not kept: at most {len(outputs):,} are.")
+        lines.append(f"{beyond:,} more files were left but not kept: the limit is {len(outputs):,}.")
     lines += notes
     left_out = job.furnished.left_out
     about = {
@@ -189,6 +189,7 @@ def observe(  # noqa: PLR0913 - everything that is known of a process that is ov
         "stderr_sha256": sha256_of(err),
         "outputs": [output.to_json() for output in outputs],
         **({"left_out": left_out} if left_out else {}),
+        **({"not_kept": beyond} if beyond else {}),
         **facts,
     }
     code = "" if ended.reason == "exited" else f"stopped-{ended.reason}"
@@ -197,7 +198,7 @@ def observe(  # noqa: PLR0913 - everything that is known of a process that is ov
 
 
 def shown_words(words: Sequence[str], between: str = " ") -> str:
-    """Return words on one line of bounded length, in which none can look like another line of ours."""
+    """Return words on one line of bounded length, so that none can look like a line of ours."""
     shown, left = [], MAX_SHOWN_CHARS
     for word in words[:MAX_SHOWN_WORDS]:
         plain = escaped(word)
@@ -211,7 +212,7 @@ def shown_words(words: Sequence[str], between: str = " ") -> str:
 
 
 def shown_inputs(inputs: Sequence[Input]) -> str:
-    """Return the inputs in one line, as a person sees them before a yes."""
+    """Return the inputs on one line, for the person who approves."""
     names = [
         each.located.name if each.kind == "file" else f"{each.located.name.rstrip('/')}/" for each in inputs
     ]
@@ -220,7 +221,7 @@ def shown_inputs(inputs: Sequence[Input]) -> str:
 
 
 def shown_file(file: Path) -> str:
-    """Return the beginning and the end of what was printed."""
+    """Return the beginning and the end of the printed output."""
     size = file.stat().st_size
     with open(file, "rb") as data:
         head = data.read(MAX_HEAD_CHARS + MAX_TAIL_CHARS)
@@ -238,21 +239,21 @@ def _clean(data: bytes) -> str:
 
 
 def _remove(directory: Path) -> None:
-    """Remove what a program left, however it tried to keep it."""
+    """Remove everything that a program left, even if it withdrew permissions."""
     with contextlib.suppress(RecursionError):
         shutil.rmtree(directory, ignore_errors=True)
-    if directory.exists():  # it is too deep, or was closed to us
+    if directory.exists():  # it is too deep, or has no permissions
         for words in (["chmod", "-R", "u+rwx", "--"], ["rm", "-rf", "--"]):
             subprocess.run([*words, str(directory)], check=False, stderr=subprocess.DEVNULL)  # noqa: S603
 
 
 def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -> Path:
-    """Copy a skill as it is now below a directory, without the files that are hidden from its scripts."""
+    """Copy the current files of a skill below a directory, without those hidden from its scripts."""
     place = directory / os.path.basename(skill.location)
     place.mkdir(parents=True)
     left, files = MAX_SNAPSHOT_BYTES, 0
     for name, mode in shown_below(skill.location, hidden):
-        if COMPILED in name.split("/"):  # nobody approved what is in there
+        if COMPILED in name.split("/"):  # nobody approved compiled files
             continue
         files += 1
         if stat.S_ISLNK(mode):
@@ -273,10 +274,10 @@ def take_snapshot(skill: Skill, directory: Path, hidden: Collection[str] = ()) -
 
 @dataclass(frozen=True, slots=True)
 class ScriptPlan:
-    """A script in a snapshot of its skill, and how it will be started.
+    """A script in a snapshot of its skill, and how to start it.
 
-    ``resource`` is the name that rules about this script match; ``digest`` is that of the snapshot, which is
-    what will run, whatever happens to the skill meanwhile. ``packages`` are those to install for it.
+    ``resource`` is the name that rules match. ``digest`` is the digest of the snapshot; the snapshot runs,
+    even if the skill changes meanwhile. ``packages`` are the packages to install for it.
     """
 
     call: RunScript
@@ -292,12 +293,12 @@ class ScriptPlan:
 
     @property
     def files(self) -> dict[str, str]:
-        """The digests of all files that the script comes with."""
+        """The digests of all files in the snapshot."""
         return file_digests(str(self.snapshot))
 
 
 def plan_script(call: RunScript, skill: Skill, snapshot: Path, *, path: str, sees: Sees) -> ScriptPlan:
-    """Find out how a script would be run, without running anything."""
+    """Find out how to run a script, without running anything."""
     relative = os.path.relpath(script_path(skill, call.relative_path, sees=sees), skill.location)
     with os.fdopen(open_contained(snapshot, relative), "rb") as file:
         head = file.read(MAX_SCRIPT_BYTES)
@@ -320,7 +321,7 @@ def plan_script(call: RunScript, skill: Skill, snapshot: Path, *, path: str, see
 
 
 def _packages_for(text: str, snapshot: Path, relative: str) -> tuple[str, ...]:
-    """Return the packages that a script requires, unless the interpreter that runs us has all of them."""
+    """Return the packages that a script requires, unless the running interpreter has all of them."""
     in_file = any(os.path.lexists(snapshot / name) for name in REQUIREMENT_FILES)
     if not relative.endswith(".py") or not (in_file or BLOCK_OPENS in text):
         return ()
@@ -331,14 +332,14 @@ def _packages_for(text: str, snapshot: Path, relative: str) -> tuple[str, ...]:
 
 
 def _interpreter_of(script: Path, head: bytes, path: str) -> Interpreter:
-    """Return how to start a script that begins with ``head``; programs are looked for in ``path``."""
+    """Return how to start a script that begins with ``head``; search ``path`` for programs."""
     words: Sequence[str] = _BY_SUFFIX.get(script.suffix, ())
     if head.startswith(b"#!") and script.suffix != ".py":
         words = _shebang(head)
         if not words:
             raise ToolRefused(f"The first line of {script.name!r} names no interpreter.", code="interpreter")
     if words:
-        # Only by its name, and only where programs are: a skill must not bring its own interpreter.
+        # Only by its name, and only on the search path: a skill must not bring its own interpreter.
         name = Path(words[0]).name
         if name in _PYTHON:
             return own_python(*words[1:])
@@ -350,7 +351,7 @@ def _interpreter_of(script: Path, head: bytes, path: str) -> Interpreter:
         return Interpreter((program, *words[1:]), home_of(program))
     if not head.startswith(b"\x7fELF"):
         raise ToolRefused(
-            f"It cannot be told how to run {script.name!r}: give it a first line with '#!', or one of "
+            f"It is unclear how to run {script.name!r}: give it a first line with '#!', or one of "
             f"{', '.join(_BY_SUFFIX)}.",
             code="interpreter",
         )
@@ -360,7 +361,7 @@ def _interpreter_of(script: Path, head: bytes, path: str) -> Interpreter:
 
 
 def _shebang(head: bytes) -> list[str]:
-    """Return the words of the first line, whose end may be a Windows one; none if it cannot be read."""
+    """Return the words of the first line, which can have a Windows line end; none if it cannot be decoded."""
     line = head[2:MAX_SHEBANG_BYTES].partition(b"\n")[0].decode("utf-8", "replace").strip()
     try:
         words = [] if "\0" in line else shlex.split(line)
@@ -372,7 +373,7 @@ def _shebang(head: bytes) -> list[str]:
 
 
 def about_script(plan: ScriptPlan, facts: list[str], *, approved: Approved | None) -> str:
-    """Return what a person should see before a yes: the command, what it gets, the script or its changes."""
+    """Return the text for the person who approves: the command, its inputs, the script or its changes."""
     lines = [f"run {shown_words([plan.resource, *plan.call.args])}", *facts]
     if approved is None:
         beginning = plan.text.splitlines()

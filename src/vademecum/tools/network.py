@@ -1,4 +1,4 @@
-"""``network_request``: one HTTP request to a host that is allowed. Each redirect is asked for anew."""
+"""``network_request``: one HTTP request to an allowed host. Each redirect needs permission again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_SECONDS = 30.0
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _KEPT_HEADERS = ("content-type", "content-length", "last-modified", "etag", "location", "retry-after")
-# Headers that decide where a request goes or how it is framed are ours alone.
+# Only we set headers that control where a request goes or how it is framed.
 _OWN_HEADERS = frozenset({"host", "connection", "transfer-encoding", "content-length", "upgrade", "te"})
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
 
@@ -39,7 +39,7 @@ def network_request(
     resolve: Resolve = resolved,
     clock: Callable[[], float] = time.monotonic,
 ) -> Observation:
-    """Send it, follow redirects one by one, and keep the answer."""
+    """Send the request, follow redirects one by one, and store the answer."""
     import httpx  # noqa: PLC0415 - 80 ms, for this tool alone
 
     refused = [name for name in call.headers if name.lower() in _OWN_HEADERS]
@@ -66,7 +66,7 @@ def network_request(
             target = answer.headers.get("location")
             if answer.status_code not in _REDIRECTS or target is None:
                 return _observed(url, answer, data, keep)
-            # As browsers do it, and without credentials for another host.
+            # As browsers do, and without credentials for another host.
             try:
                 earlier, url = hop, urljoin(url, target)
             except ValueError as error:
@@ -92,7 +92,7 @@ def about_request(call: NetworkRequest, hop: Hop) -> str:
 
 
 def _body(answer: httpx.Response, clock: Callable[[], float], deadline: float) -> bytes:
-    """Return more than the cap if there is more; raise if it takes too long."""
+    """Return the body, up to just beyond the cap; raise if it takes too long."""
     data = bytearray()
     for piece in answer.iter_raw():
         data += piece
@@ -102,7 +102,7 @@ def _body(answer: httpx.Response, clock: Callable[[], float], deadline: float) -
             break
     if answer.headers.get("content-encoding", "").lower() not in {"gzip", "deflate"}:
         return bytes(data)
-    try:  # what was compressed all the same is unpacked once, up to the cap
+    try:  # an unexpectedly compressed answer is unpacked once, up to the cap
         return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data, MAX_ANSWER_BYTES + 1)
     except zlib.error as error:
         raise ToolRefused(f"The answer cannot be unpacked ({error}).", code="unreachable") from error

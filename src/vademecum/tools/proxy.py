@@ -1,8 +1,8 @@
-"""The network of a script, host by host: an HTTP proxy that asks before it connects anywhere.
+"""Give a script the network host by host: an HTTP proxy that asks before it connects.
 
-It takes plain requests (``GET http://host/…``), one for each connection, and ``CONNECT host:port``. For each,
-the caller's ``permit`` is asked, then the name is looked up, the address checked, and only that address
-connected to. It cannot see which name is used inside TLS.
+It accepts plain requests (``GET http://host/…``), one per connection, and ``CONNECT host:port``. For each, it
+asks the caller's ``permit``, looks up the name, checks the address, and connects only to that address. It
+cannot see which name is used inside TLS.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
 _AUTHORITY = re.compile(rb"((?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5})")
 _PLAIN_URL = re.compile(rb"http://((?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?)(/.*)?(\?.*)?")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
-# Headers for one connection only, and those that this proxy decides.
+# Headers for one connection only, and those that this proxy sets.
 _OWN = frozenset(
     b"host connection proxy-connection proxy-authorization keep-alive te trailer upgrade expect".split()
 )
@@ -43,7 +43,7 @@ _OWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The bytes sent to and received from one host and port; ``refused`` is the reason of a refusal."""
+    """The bytes sent to and received from one host and port; ``refused`` is why it was refused, if it was."""
 
     host: str
     port: int
@@ -55,10 +55,10 @@ class Traffic:
 class Proxy:
     """A proxy for one command; use it as a context manager.
 
-    Give ``Jail(network=ByProxy(proxy.serve))`` to ``run_command``. ``permit`` raises a ``VademecumError`` to
-    refuse a host, and is asked once more, for ``private-network``, if the host has an address that is not
-    public. It is called from several threads, but only from one at a time. ``traffic`` lists every host that
-    was asked for, also while the command runs.
+    Pass ``Jail(network=ByProxy(proxy.serve))`` to ``run_command``. ``permit`` raises a ``VademecumError`` to
+    refuse a host. It is called again, for ``private-network``, if the host has an address that is not public.
+    Several threads call it, one at a time. ``traffic`` lists every requested host, also while the command
+    runs.
 
     >>> with Proxy(permit=lambda permission, hop: None) as proxy:
     ...     proxy.traffic
@@ -113,7 +113,7 @@ class Proxy:
 
     @contextlib.contextmanager
     def _kept(self, sock: socket.socket) -> Iterator[None]:
-        """Let ``close`` end a socket as long as it is used, then close it."""
+        """Let ``close`` end a socket while it is in use, then close it."""
         with sock:
             with self._lock:
                 if self._closed:
@@ -149,7 +149,7 @@ class Proxy:
             with self._connected(request.hop) as server:
                 if request.head is None:
                     client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                    client.settimeout(0)  # what came with the head is not waited for
+                    client.settimeout(0)  # do not wait for data after the head
                     self._send(server, reader.peek(), request.hop)
                     client.settimeout(IDLE_SECONDS)
                     self._relay(client, server, request.hop, both_ways=True)
@@ -159,7 +159,7 @@ class Proxy:
                 self._send(server, request.head, request.hop)
                 for piece in request.body(reader):
                     self._send(server, piece, request.hop)
-                # Nothing more is taken from the client: nobody asked about a second request.
+                # Read nothing more from the client: a second request has no permission.
                 self._relay(client, server, request.hop, both_ways=False)
 
     @contextlib.contextmanager
@@ -197,7 +197,7 @@ class Proxy:
             self._count(hop, sent=len(data))
 
     def _relay(self, client: socket.socket, server: socket.socket, hop: Hop, *, both_ways: bool) -> None:
-        """Pass bytes on, until all ways have ended or the client is gone; one way is from the server only."""
+        """Forward bytes until both ends close or the client is gone; if not ``both_ways``, to it only."""
         poll, buffer = select.poll(), memoryview(bytearray(_PIECE))
         poll.register(server, select.POLLIN)
         poll.register(client, select.POLLIN if both_ways else select.POLLRDHUP)
@@ -220,7 +220,7 @@ class Proxy:
 
 
 class _Refusal(Exception):
-    """A request that is answered by the proxy itself."""
+    """A request that the proxy answers itself."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -242,7 +242,7 @@ def _head(reader: BufferedReader) -> list[bytes]:
 
 
 def _line(reader: BufferedReader, cap: int) -> bytes:
-    """Return one line without its end, which is that of HTTP."""
+    """Return one line without its end, which must be CR LF."""
     line = reader.readline(cap)
     if not line:
         raise ConnectionResetError
@@ -252,7 +252,7 @@ def _line(reader: BufferedReader, cap: int) -> bytes:
 
 
 def _exactly(reader: BufferedReader, size: int) -> Iterator[bytes]:
-    """Yield so many bytes, in pieces."""
+    """Yield exactly ``size`` bytes, in pieces."""
     while size:
         piece = reader.read1(min(size, _PIECE))
         if not piece:
@@ -263,7 +263,7 @@ def _exactly(reader: BufferedReader, size: int) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Where a request goes and what is sent there; a ``CONNECT`` has no head."""
+    """The destination of a request and its head; a ``CONNECT`` has no head."""
 
     hop: Hop
     head: bytes | None = None
@@ -293,7 +293,7 @@ class _Request:
 
 
 def _request_in(head: list[bytes]) -> _Request:
-    """Return the request in a head, or refuse what could be read in two ways."""
+    """Return the request in a head, or refuse an ambiguous one."""
     first, *lines = head
     found = _REQUEST.fullmatch(first)
     if found is None:

@@ -1,4 +1,4 @@
-"""The directories that tools may touch. Everything else does not exist."""
+"""The directories that tools can use. For tools, nothing else exists."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A path inside one of the directories: which one, and the one spelling of the rest.
+    """A path inside one of the directories: the directory, and the normalized rest.
 
-    ``name`` is what people and models call it, ``rule`` what rules call it: relative to the project.
+    ``name`` is the path for people and models, ``rule`` the path for rules: relative to the project.
     """
 
     root: Path
@@ -33,21 +33,21 @@ class Located:
     path: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        """Put the absolute path together, once."""
+        """Compute the absolute path once."""
         object.__setattr__(self, "path", self.root / self.relative)
 
 
 class Workspace:
-    """The directories, the first of which is where relative paths begin; rules begin at the ``project``."""
+    """The directories: relative paths begin at the first, paths in rules at the ``project``."""
 
     def __init__(self, *roots: Path, project: Path | None = None) -> None:
-        """Take the directories; a root after the first may also be a single file."""
+        """Use these directories; a root after the first can also be a single file."""
         self._roots = tuple(Path(os.path.abspath(root)) for root in roots)
         base = os.path.abspath(project or roots[0])
         self._bases = tuple(dict.fromkeys((base, os.path.realpath(base))))
 
     def locate(self, path: str) -> Located:
-        """Return where a path from outside leads; what is not below one of the directories is not there."""
+        """Return the location of a path from outside; outside the directories, no path exists."""
         up = ".." in path.split("/") and len(self._roots) > 1
         wanted = os.path.normpath(self._roots[0] / path) if up else path
         for number, root in enumerate(self._roots):
@@ -70,7 +70,7 @@ class Workspace:
         raise ToolRefused(text, code="missing")
 
     def kind(self, word: str) -> Literal["file", "directory"] | None:
-        """Return what a word names, if that is there."""
+        """Return whether a word names a file or a directory; ``None`` if it names neither."""
         try:
             path = self.locate(word).path
             return "file" if path.is_file() else "directory" if path.is_dir() else None
@@ -92,23 +92,24 @@ class Workspace:
         return sorted(found)
 
     def named(self, pattern: str) -> list[str]:
-        """Return the paths that a text stands for: itself, or the files it matches as a glob."""
-        if not glob.has_magic(pattern) or os.path.lexists(self.locate(pattern).path):
+        """Return the paths that a text names: itself if it exists, or the files it matches as a glob."""
+        if os.path.lexists(self.locate(pattern).path):
             return [pattern]
-        found = self.matches(pattern)
+        found = self.matches(pattern) if glob.has_magic(pattern) else []
         if not found:
-            raise ToolRefused(f"No file matches {pattern!r} here.", code="missing")
+            says = f"No file matches {pattern!r}" if glob.has_magic(pattern) else f"There is no {pattern!r}"
+            raise ToolRefused(f"{says} here.", code="missing")
         return found
 
     def names(self, located: Located) -> tuple[str, ...]:
-        """Return the names a path has in rules: its own, and where it is a link, that of what it leads to."""
+        """Return the names of a path in rules: its own and, if it is a link, its target's."""
         names = self.rule_names(located.path)
         if leads_out(located.root, located.path):
             raise PathRefused(f"The path {located.name!r} follows a link that leads out: name another.")
         return names
 
     def rule_names(self, path: Path) -> tuple[str, ...]:
-        """Return the names that rules have for an absolute path."""
+        """Return the names of an absolute path in rules."""
         return tuple(dict.fromkeys((self._rule(path), self._rule(Path(os.path.realpath(path))))))
 
     def _rule(self, path: Path) -> str:
@@ -132,9 +133,9 @@ def open_located(located: Located, *, directory: bool = False) -> int:
 
 @contextlib.contextmanager
 def open_parent(located: Located, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Return the directory that a file is in, open, and the file's name; no link is followed on the way.
+    """Open the directory of a file without following links, and yield it with the file's name.
 
-    With ``make``, directories that are missing are made.
+    With ``make``, missing directories are created.
     """
     *parents, name = located.relative.split("/")
     try:
@@ -155,7 +156,7 @@ def open_parent(located: Located, *, make: bool = False) -> Iterator[tuple[int, 
 
 
 def _unusable(located: Located, error: OSError) -> ToolRefused:
-    """Return in one sentence what the system has against a path."""
+    """Return a system error about a path as one sentence."""
     if isinstance(error, FileNotFoundError):
         return ToolRefused(f"There is no {located.name!r} here.", code="missing")
     text = f"{located.name!r} cannot be used ({error.strerror}): name another path."
@@ -163,9 +164,9 @@ def _unusable(located: Located, error: OSError) -> ToolRefused:
 
 
 def files_below(located: Located, may_read: Callable[[Path], bool]) -> Iterator[tuple[str, int]]:
-    """Yield the plain files below a directory, each with a descriptor that is open meanwhile.
+    """Yield the plain files below a directory, each with an open descriptor.
 
-    No link is followed, and what may not be read is not there.
+    Links are not followed, and files that may not be read are left out.
     """
     prefix = "" if located.name == "." else f"{located.name}/"
     base = Path(os.path.realpath(located.path))

@@ -1,4 +1,4 @@
-"""Change files so that nothing is lost: ``write_file``, ``edit_file``, ``delete_file``, and commands."""
+"""Change files and keep the old content: ``write_file``, ``edit_file``, ``delete_file``, and commands."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def planned(located: Located, after: bytes) -> str:
 
 
 def edited(call: EditFile, located: Located) -> bytes:
-    """Return the content of a file with one text replaced, which must be there exactly once."""
+    """Return the content of a file with one text replaced, which must occur exactly once."""
     before = content(located, cap=MAX_EDITED_BYTES)
     if before is None:
         raise ToolRefused(f"There is no {located.name!r} here.", code="missing")
     if len(before) > MAX_EDITED_BYTES:
         raise ToolRefused(f"{located.name!r} is larger than {MAX_EDITED_BYTES:,} bytes.", code="too-large")
     old, new = call.old.encode(), call.new.encode()
-    if b"\r\n" in before and b"\r\n" not in old:  # a file of Windows, shown to the model with plain line ends
+    if b"\r\n" in before and b"\r\n" not in old:  # a Windows file, which the model sees with plain line ends
         old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
     found = before.count(old)
     if found != 1:
@@ -70,7 +70,7 @@ def edited(call: EditFile, located: Located) -> bytes:
 
 
 def content_digest(located: Located) -> str:
-    """Return the digest of what a file contains now, or nothing if it is not there."""
+    """Return the digest of a file's content, or an empty text if it does not exist."""
     try:
         with os.fdopen(open_located(located), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -79,7 +79,7 @@ def content_digest(located: Located) -> str:
 
 
 def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
-    """Return what a file contains, at most one byte more than the cap, or ``None`` if it is not there."""
+    """Return a file's content, at most one byte more than the cap, or ``None`` if it does not exist."""
     try:
         with os.fdopen(open_located(located), "rb") as file:
             return file.read(cap + 1)
@@ -88,14 +88,14 @@ def content(located: Located, *, cap: int = MAX_COMPARED_BYTES) -> bytes | None:
 
 
 def refuse_link(located: Located) -> None:
-    """Raise if a file is a link: what it leads to is changed under its own name."""
+    """Raise if a file is a link: its target must be changed under its own name."""
     if os.path.islink(located.path):
         text = f"{located.name!r} is a link: name the file that it leads to."
         raise ToolRefused(text, code="not-a-file")
 
 
 def replace_file(tool: str, located: Located, data: bytes, trash: Path) -> Observation:
-    """Put new content in place of a file in one step; the old content goes to the trash."""
+    """Replace the content of a file in one step; move the old content to the trash."""
     shown = planned(located, data)
     with open_parent(located, make=True) as (directory, name):
         mode = _mode(name, directory, located)
@@ -129,7 +129,7 @@ def delete_file(located: Located, trash: Path) -> Observation:
 
 
 def _kept(directory: int, name: str, trash: Path, relative: str) -> Path | None:
-    """Keep what is there in the trash, by a second name or as a copy; nothing if nothing is there."""
+    """Keep a file in the trash as a hard link or a copy; return its path, or ``None`` if there is no file."""
     if not os.access(name, os.F_OK, dir_fd=directory, follow_symlinks=False):
         return None
     kept = trash / relative
@@ -137,14 +137,14 @@ def _kept(directory: int, name: str, trash: Path, relative: str) -> Path | None:
     try:
         os.link(name, kept, src_dir_fd=directory, follow_symlinks=False)
     except OSError as error:
-        if error.errno not in {errno.EXDEV, errno.EPERM}:  # another file system, or somebody else's file
+        if error.errno not in {errno.EXDEV, errno.EPERM}:  # another file system, or another user's file
             raise
         shutil.copy2(f"/proc/self/fd/{directory}/{name}", kept, follow_symlinks=False)
     return kept
 
 
 def _mode(name: str, directory: int, located: Located) -> int:
-    """Return the mode of what is replaced; only a plain file or nothing may be."""
+    """Return the mode of the file to replace, which must be a plain file or missing."""
     try:
         mode = os.lstat(name, dir_fd=directory).st_mode
     except FileNotFoundError:
@@ -156,7 +156,7 @@ def _mode(name: str, directory: int, located: Located) -> int:
 
 @dataclass(slots=True)
 class Changes:
-    """The content of some paths before a command runs, kept in ``trash`` until it is known to be the same."""
+    """The content of some paths before a command runs, kept in ``trash`` until known to be unchanged."""
 
     trash: Path
     paths: tuple[Path, ...]
@@ -164,7 +164,7 @@ class Changes:
     made: tuple[Path, ...] = ()
 
     def files(self) -> Iterator[Path]:
-        """Yield the plain files and links that are there now."""
+        """Yield the plain files and links that exist now."""
         for path in self.paths:
             if not path.is_dir() or path.is_symlink():
                 yield from (path,) if os.path.lexists(path) else ()
@@ -175,15 +175,15 @@ class Changes:
                         yield file
 
     def keep(self) -> None:
-        """Copy all that the command could change, within limits, and make the files that it is to write."""
+        """Copy everything that the command could change, up to a limit, and create the files to write."""
         left = MAX_KEPT_BYTES
         for file in self.files():
             self.before[file] = stamp_of(file)
             left -= file.lstat().st_size
             if left < 0 or len(self.before) > MAX_KEPT_FILES:
                 raise ToolRefused(
-                    f"What may be changed is too large to keep its old content (at most {MAX_KEPT_FILES:,} "
-                    f"files and {MAX_KEPT_BYTES:,} bytes): name a smaller part of it.",
+                    f"The paths to change are too large to keep (at most {MAX_KEPT_FILES:,} "
+                    f"files and {MAX_KEPT_BYTES:,} bytes): name a smaller part.",
                     code="too-large",
                 )
             shutil.copy2(file, self._kept(file), follow_symlinks=False)
@@ -192,7 +192,7 @@ class Changes:
             path.touch()
 
     def found(self) -> list[Path]:
-        """Return what was changed, made or removed; what is the same is not kept any longer."""
+        """Return what was changed, created or removed; drop the copies of unchanged files."""
         after = {file: stamp_of(file) for file in self.files()}
         for path in self.made:
             if path in after and not path.stat().st_size:
@@ -204,11 +204,11 @@ class Changes:
         return sorted({*self.before, *after} - set(same))
 
     def take_away(self, file: Path) -> None:
-        """Move a file that the command may not make to the trash."""
+        """Move a file that the command must not create to the trash."""
         shutil.move(file, self._kept(file))
 
     def _kept(self, file: Path) -> Path:
-        """Return where the old content of a file is kept, in a directory that is there."""
+        """Return the path for the old content of a file, and create its directory."""
         kept = self.trash / str(file).lstrip("/")
         kept.parent.mkdir(parents=True, exist_ok=True)
         return kept

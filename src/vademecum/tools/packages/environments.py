@@ -1,13 +1,13 @@
-"""Requirements → an environment with these packages, built once and outside the sandbox.
+"""Build an environment with the required packages, once and outside the sandbox.
 
-Nothing that comes from a package runs while it is built. uv resolves the requirements to exact versions with
+No code of a package runs during the build. uv resolves the requirements to exact versions with
 hashes, from wheels only, and unpacks them below a directory that is not yet an environment. The base
 interpreter compiles them with ``-I -S``, so it neither imports them nor reads their ``.pth`` files. Then the
 files that make it an environment are written, and it is renamed to its place. Its interpreter starts only
 inside the sandbox, where it can be read but not written.
 
-If the user's configuration lets packages be built from source, which runs their code, uv itself runs in the
-sandbox, with the network and a cache of its own.
+If the user's configuration allows building packages from source, which runs their code, uv itself runs in the
+sandbox, with the network and its own cache.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment to run a script in: its interpreter, and what a sandbox must let the script read.
+    """An environment to run a script in: its interpreter, and the paths that the script must be able to read.
 
-    ``lock`` has the exact versions with their hashes; ``cached`` is whether it was there already.
+    ``lock`` has the exact versions with their hashes; ``cached`` is true if it existed already.
     """
 
     python: Path
@@ -69,7 +69,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentUsage:
-    """The number of environments, and the bytes they take."""
+    """The number of environments, and their size in bytes."""
 
     number: int = 0
     bytes: int = 0
@@ -77,7 +77,7 @@ class EnvironmentUsage:
 
 class _Description(msgspec.Struct, frozen=True):
     lock: str
-    names: str  # the digest of the names right in site-packages, which shows cheaply that one is missing
+    names: str  # the digest of the names directly in site-packages, a cheap check that none is missing
     bytes: int
 
 
@@ -87,13 +87,13 @@ class Environments:
     def __init__(
         self, context: Context, *, seconds: float = BUILD_SECONDS, builder: Sandbox | None = None
     ) -> None:
-        """Use wheels only, unless there is a sandbox in which sources may be built."""
+        """Use wheels only, unless ``builder`` is a sandbox in which to build sources."""
         self._context, self._seconds, self._builder = context, seconds, builder
         self._cache = context.cache_directory()
         self._directory = (self._cache or Path("/nonexistent")) / "environments"
 
     def find(self, requirements: tuple[str, ...]) -> Environment | None:
-        """Return the environment if it is built already and not damaged; nothing is started for that."""
+        """Return the environment if it exists and is not damaged, without starting a process."""
         home = self._directory / _key(requirements)
         found = _described(home)
         return None if found is None else _environment(home, found.lock, cached=True)
@@ -105,9 +105,9 @@ class Environments:
         progress: Progress = lambda _: None,
         cancelled: Callable[[], bool] = bool,
     ) -> Environment:
-        """Return the environment, and build it first if it is not there.
+        """Return the environment, and build it first if it does not exist.
 
-        Raise ``ToolRefused`` with one sentence if that does not work; nothing unfinished is left or used.
+        Raise ``ToolRefused`` with one sentence if that fails; an unfinished environment is never used.
         """
         found = self.find(requirements)
         if found is not None:
@@ -116,12 +116,12 @@ class Environments:
         deadline = time.monotonic() + self._seconds
 
         def stopped() -> bool:
-            """Raise if it is time to end."""
+            """Raise if the caller cancelled or the time is over."""
             if cancelled():
-                text = "The packages were not installed: it was cancelled."
+                text = "The installation of the packages was cancelled."
                 raise ToolRefused(text, code="stopped-cancelled")
             if time.monotonic() > deadline:
-                raise failed("it takes too long: try again, since what was downloaded is kept")
+                raise failed("it takes too long: try again, downloads are kept")
             return False
 
         with self._locked(progress, stopped) as directory:
@@ -139,12 +139,12 @@ class Environments:
         return _environment(home, lock, cached=False)
 
     def usage(self) -> EnvironmentUsage:
-        """Return how many environments there are, and how much room they take."""
+        """Return the number and the size of all environments."""
         described = [_described(place) for place in self._directory.glob("[!.]*")]
         return EnvironmentUsage(len(described), sum(found.bytes for found in described if found is not None))
 
     def clear(self) -> EnvironmentUsage:
-        """Remove all environments and return what they took."""
+        """Remove all environments and return their number and size."""
         if not self._directory.is_dir():
             return EnvironmentUsage()
         with self._locked(lambda _: None, bool) as directory:
@@ -156,7 +156,7 @@ class Environments:
 
     @contextlib.contextmanager
     def _locked(self, progress: Progress, stopped: Callable[[], bool]) -> Iterator[Path]:
-        """Hold the lock of all environments, which ends with this process, however that ends."""
+        """Lock all environments; the lock ends with this process, however it ends."""
         if self._cache is None:
             raise failed("there is no home directory to keep them in: set VADE_CACHE_DIR")
         try:
@@ -179,7 +179,7 @@ class Environments:
 
 @dataclass(frozen=True, slots=True)
 class _Build:
-    """The steps that make one environment in a directory that nothing uses yet."""
+    """The steps that build one environment in a directory that is not in use yet."""
 
     place: Path
     uv: str
@@ -189,7 +189,7 @@ class _Build:
     builder: Sandbox | None = None
 
     def run(self, requirements: tuple[str, ...]) -> str:
-        """Do all steps, and return the lock; the files that make it an environment come last."""
+        """Do all steps and return the lock; the files that make it an environment are written last."""
         site, scratch = _site(self.place), self.place / "scratch"
         site.mkdir(parents=True)
         (scratch / "empty").mkdir(parents=True)
@@ -208,7 +208,7 @@ class _Build:
         )
         _plain_size(site)  # before anything follows a link
         self.progress("compiling")
-        # Its exit code is not looked at: many packages have files for other versions, which do not compile.
+        # Ignore the exit code: many packages have files for other versions, which do not compile.
         self._run((BASE_PYTHON, "-I", "-S", "-m", "compileall", "-qq", str(site)), {})
         shutil.rmtree(scratch)
         if os.listdir(self.place) != ["lib"]:
@@ -226,20 +226,20 @@ class _Build:
         command = (self.uv, "pip", verb, *base, *words)
         if self.builder is None:
             code, complaint = self._run(command, self.env)
-        else:  # where it, and what it builds, can change nothing but this environment
+        else:  # where uv and the build can change only this environment
             with tempfile.TemporaryDirectory(prefix="vade-build-") as name:
                 own = {"HOME": name, "TMPDIR": name, "UV_CACHE_DIR": f"{name}/cache", "PATH": SYSTEM_PATH}
                 code, complaint = self._run(command, self.env | own, self.builder, Path(name))
-            _plain_size(self.place)  # before anything that a build left is read
+            _plain_size(self.place)  # before any file of the build is read
         if code:
             raise explained(complaint)
 
     def _run(
         self, command: tuple[str, ...], env: dict[str, str], sandbox: Sandbox | None = None, *own: Path
     ) -> tuple[int, str]:
-        """Run a program, and return its exit code and complaint; what may run a package needs a sandbox."""
+        """Run a program and return its exit code and error output; package code needs a sandbox."""
         named = (env.get("SSL_CERT_FILE", ""), *env.get("UV_FIND_LINKS", "").split(","))
-        empty = self.place / "scratch" / "empty"  # since uv reads files of some names where it stands
+        empty = self.place / "scratch" / "empty"  # since uv reads some files in the working directory
         jail = Jail(
             directory=empty,
             environment=env,
@@ -247,7 +247,7 @@ class _Build:
             writable=() if sandbox is None else (self.place, *own),
             network="all",
             limits=Limits(
-                seconds=math.inf,  # the caller sets the time
+                seconds=math.inf,  # the caller has the deadline
                 memory_bytes=4 * _GB,
                 processes=256,
                 disk_bytes=8 * _GB,
@@ -289,7 +289,7 @@ def _names(site: Path) -> str:
 
 
 def _described(place: Path) -> _Description | None:
-    """Return what is known of an environment, or None if it is not there or visibly damaged."""
+    """Return the description of an environment, or None if it is missing or visibly damaged."""
     try:
         found = msgspec.json.decode(
             read_own(place / _DESCRIPTION, cap=MAX_DESCRIPTION_BYTES), type=_Description
@@ -301,7 +301,7 @@ def _described(place: Path) -> _Description | None:
 
 
 def _plain_size(site: Path) -> int:
-    """Return the bytes of all files; raise if there is anything but files and directories."""
+    """Return the size of all files; raise if there is anything except files and directories."""
     size = 0
     for directory, names, files in os.walk(site):
         for name in (*names, *files):
@@ -313,13 +313,13 @@ def _plain_size(site: Path) -> int:
 
 
 def _sweep(directory: Path) -> None:
-    """Remove the unfinished directories of killed processes; the caller must have the lock."""
+    """Remove the unfinished directories of killed processes; the caller must hold the lock."""
     for place in directory.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(place, ignore_errors=True)
 
 
 def _discard(place: Path) -> None:
-    """Remove an environment so that it is never seen half removed."""
+    """Remove an environment so that no process sees it half removed."""
     with contextlib.suppress(FileNotFoundError):
         aside = place.with_name(f"{_UNFINISHED}{os.urandom(6).hex()}")
         os.rename(place, aside)

@@ -1,7 +1,7 @@
-"""A script and its skill → the Python packages it requires: PEP 723, or ``requirements.txt``.
+"""Find the Python packages that a script requires, by PEP 723 or ``requirements.txt``.
 
-Only plain requirements are accepted: a name, with extras, versions and markers. Options, addresses, paths and
-``[tool.uv]`` are refused, because they decide where code comes from, and that is the user's decision.
+Only plain requirements are accepted: a name with extras, versions and markers. Options, addresses, paths and
+``[tool.uv]`` are refused, because they choose where code comes from, and only the user may do that.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _COMMENT = re.compile(r"(?:^|\s+)#.*$")
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
 _PLAIN = "write a name and its versions, such as 'name>=1.2'"
 _IS_ADDRESS = f"is an address: {_PLAIN}"
-# Lines that are no plain requirements, and why they are refused; the first that matches counts.
+# Lines that are not plain requirements, and why they are refused; the first match counts.
 _REFUSED = (
     (r"(?:-r|--requirement|-c|--constraint).*", "is an option that reads another file: copy its lines here"),
     (r"-.*|.* --.*", f"has an option: {_PLAIN}; indexes are set by the user, for uv or pip"),
-    (r".*\\", "goes on in the next line: write it on one line"),
+    (r".*\\", "continues on the next line: write it on one line"),
     (r".*://.*|git\+.*", _IS_ADDRESS),
     (r"[.~].*|[^;]*[/\\].*|[^;]*\.(?:whl|zip|gz)(?:;.*)?", f"is a path: {_PLAIN}"),
 )
 
 
 def requirements_of(text: str, skill: Path, relative: str) -> tuple[str, ...]:
-    r"""Return what the script at ``relative`` with this text requires, normalized and sorted.
+    r"""Return the requirements of the script at ``relative`` with this text, normalized and sorted.
 
     ``skill`` is the skill's directory. Raise ``ToolRefused``, with every problem and its line, if the
     declaration cannot be used.
@@ -62,11 +62,11 @@ def requirements_of(text: str, skill: Path, relative: str) -> tuple[str, ...]:
 
 
 def is_installed(requirement: str) -> bool:
-    """Return whether the interpreter that runs us has a package, so that it does not have to be installed."""
+    """Return whether the running interpreter has a package, so that it need not be installed."""
     from packaging.requirements import Requirement  # noqa: PLC0415 - for these alone
 
     wanted = Requirement(requirement)
-    if wanted.extras:  # what they bring along would have to be looked up as well
+    if wanted.extras:  # their own requirements would have to be checked as well
         return False
     try:
         installed = metadata.version(wanted.name)
@@ -85,20 +85,20 @@ def without_credentials(text: str) -> str:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each block as its first line's number and its lines without the comment signs."""
+    """Yield each block: the number of its first line, and its lines without comment signs."""
     lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
     for number, line in lines:
         if line != BLOCK_OPENS:
             continue
         comments = takewhile(lambda each: each[1] == "#" or each[1].startswith("# "), lines)
         block = [line for _, line in comments]
-        if _CLOSES in block:  # it ends with the last closing line, since TOML may contain one as well
+        if _CLOSES in block:  # it ends with the last closing line, since TOML can contain one as well
             end = len(block) - block[::-1].index(_CLOSES) - 1
             yield number + 1, [line[2:] for line in block[:end]]
 
 
 def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> tuple[str, ...]:
-    """Return what a block requires; it is given with the number of its first line."""
+    """Return the requirements in a block; each block has the number of its first line."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - for these alone
 
     if len(blocks) > 1:
@@ -126,7 +126,7 @@ def _of_block(blocks: list[tuple[int, list[str]]], relative: str) -> tuple[str, 
     except InvalidSpecifier:
         raise refused("requires-python", f"{shown} is not a range of versions: write '>=3.11'") from None
     if not met:
-        text = f"it requires Python {shown} and this is {here}: run vade with that"
+        text = f"it requires Python {shown} and this is {here}: run vade with that Python"
         raise refused("requires-python", text)
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
         raise refused("dependencies", "'dependencies' is not a list of strings: write ['name>=1.2']")
@@ -165,7 +165,7 @@ def _checked(lines: Iterable[tuple[int, str]], source: str) -> tuple[str, ...]:
 
 
 def _normalized(line: str) -> set[str]:
-    """Return a requirement in one spelling, or nothing if its marker does not apply here.
+    """Return a normalized requirement, or nothing if its marker does not apply here.
 
     Raise ``ValueError`` for anything else, with the reason and what to write instead.
     """

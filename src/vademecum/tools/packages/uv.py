@@ -1,7 +1,7 @@
-"""uv: where it is, its environment, and its failures in a sentence.
+"""Find uv, build its environment, and turn its failures into one sentence.
 
-uv does not read pip's files and variables, so the indexes, proxy and certificates in them are translated.
-Variables that uv reads itself win. Nothing else of the user's environment reaches uv.
+uv does not read pip's files and variables, so their indexes, proxy and certificates are translated. Variables
+that uv reads itself win. Nothing else of the user's environment is passed to uv.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from vademecum.tools.packages.requirements import without_credentials
 MAX_COMPLAINT_CHARS = 300
 
 _DRAWN = re.compile(r"[│├╰─▶×]+")
-# Bounded, so that no text of a package's making takes long to search.
+# Bounded, so that a search takes no long time, whatever text a package prints.
 _NAME = r"`?([\w.\[\]-]{1,100}(?:==[\w.+!-]{1,100})?)`?"
 DISK_FULL = "the disk is full: make room, for example with `vade refresh --environments`"
 _NO_WHEEL = (
     "{0} has no wheel for this Python and platform, and sources are not built: require another version"
 )
 _BUILDING = "to build it in the sandbox, set execution.build_packages to true in ~/.agent/config.json"
-# What uv says → the rest of our sentence, with what its groups matched. The first that matches counts.
+# uv's message → the rest of our sentence, with the text of its groups. The first match counts.
 _EXPLANATIONS = [
     (r"no space left on device|disk quota exceeded", DISK_FULL),
     (r"unexpected argument", "uv is too old: update it, or run: pip install -U 'vademecum[packages]'"),
@@ -59,7 +59,7 @@ _EXPLANATIONS = [
 ]
 MAX_PIP_CONFIG_BYTES = 256 * 1024
 
-# If one of these is set, the user chose indexes for uv, and those of pip are not used.
+# If one of these is set, the user chose indexes for uv, and pip's are not used.
 _UV_INDEX = re.compile(r"UV_(?:DEFAULT_INDEX|INDEX|INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX)")
 _PASSED_ON = re.compile(
     rf"{_UV_INDEX.pattern}|UV_INDEX_\w+_(?:USERNAME|PASSWORD)|UV_(?:CACHE_DIR|EXCLUDE_NEWER|HTTP_RETRIES"
@@ -84,16 +84,16 @@ _CONNECTION = {
 
 
 def find_uv(env: Mapping[str, str]) -> str:
-    """Return the path of uv: the user's, or the one beside the interpreter that runs us."""
+    """Return the path of uv: the user's, or the one next to the running interpreter."""
     beside = sysconfig.get_path("scripts")
     found = shutil.which("uv", path=f"{search_path(env.get('PATH', ''))}:{beside}")
     if found is None:
-        raise failed("uv, which installs them, is not here: run pip install 'vademecum[packages]'")
+        raise failed("uv, which installs them, is not installed: run pip install 'vademecum[packages]'")
     return found
 
 
 def uv_environment(context: Context) -> dict[str, str]:
-    """Return the variables that uv gets: what it reads itself, and what the user set for pip."""
+    """Return the environment of uv: its own variables, and the user's settings for pip."""
     env = context.env
     found = {name: value for name, value in env.items() if value and _PASSED_ON.fullmatch(name)}
     pip = _pip_settings(context)
@@ -102,7 +102,7 @@ def uv_environment(context: Context) -> dict[str, str]:
             if values := pip.get(name, "").split():
                 found.setdefault(variable, between.join(values))
     for variable, name in _CONNECTION.items():
-        # Variables for proxies are in use in both cases.
+        # Variables for proxies are used in both cases.
         if pip.get(name) and variable.lower() not in found:
             found.setdefault(variable, pip[name])
     if "REQUESTS_CA_BUNDLE" in env:  # as pip does
@@ -120,7 +120,7 @@ def _pip_settings(context: Context) -> dict[str, str]:
         try:
             parser.read_string(read_capped(file, cap=MAX_PIP_CONFIG_BYTES).decode("utf-8-sig"))
         except (OSError, FileRefused, UnicodeDecodeError, configparser.Error):
-            continue  # pip will complain about it; a build that needs it says what is missing
+            continue  # pip reports it; a build that needs it says what is missing
         for section in ("global", "install"):
             if parser.has_section(section):
                 found |= {name.replace("_", "-"): value for name, value in parser.items(section) if value}
@@ -133,7 +133,7 @@ def _pip_settings(context: Context) -> dict[str, str]:
 
 
 def _pip_files(env: Mapping[str, str], home: Path) -> Iterator[Path]:
-    """Yield the files that pip reads, the weakest first."""
+    """Yield the files that pip reads, lowest precedence first."""
     own = env.get("PIP_CONFIG_FILE", "")
     if own == os.devnull:
         return
@@ -153,7 +153,7 @@ def failed(reason: str, advice: str = "") -> ToolRefused:
 
 
 def explained(complaint: str) -> ToolRefused:
-    """Return an error for uv's complaint, in one sentence that says what to do.
+    """Return an error for uv's message, in one sentence that says what to do.
 
     >>> str(explained("error: rich requires Python 3.99"))
     'The packages cannot be installed: rich requires Python 3.99: require another version.'
