@@ -83,9 +83,7 @@ def test_what_is_saved_after_a_run_belongs_to_that_run(making: Place) -> None:
     done = making.vade("run", "make one", "--model", turns(making, "1", "newer"), "--yes", "--out", ".")
     (kept,) = (making.cwd / ".agent/runs" / runs_of(making)[-1] / "trash").rglob("0000.txt")
     assert (done.code, kept.read_text()) == (0, "mine")
-    assert (
-        f"saved 0000.txt (5 bytes); the file that was there is now {kept.relative_to(making.cwd)}" in done.err
-    )
+    assert f"saved 0000.txt (5 bytes); the previous file is now {kept.relative_to(making.cwd)}" in done.err
 
 
 def test_what_is_not_saved_is_not_success(making: Place) -> None:
@@ -99,7 +97,7 @@ def test_what_is_not_saved_is_not_success(making: Place) -> None:
 def test_files_beyond_the_limit_are_named(making: Place) -> None:
     done = making.vade("exec", "--yes", "--out", "many", "make-files", "make.py", "1005", "x")
     assert done.code == 0
-    assert "vade: 5 files more were left and not kept: at most 1,000 are" in done.err
+    assert "vade: 5 more files were not kept: the limit is 1,000" in done.err
     assert "vade: saved many/0000.txt (1 bytes)" in done.err
     assert "vade: … and 980 more files" in done.err
     assert len(list((making.cwd / "many").iterdir())) == 1000

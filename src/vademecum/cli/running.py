@@ -47,7 +47,7 @@ from vademecum.tools.exchange import Output, parts_of
 # The exit codes of runs that failed before their first turn, by the reason.
 _EXIT_REASONS = {"skill-not-found": 4, "denied": 3}
 _PIECE_BYTES = 64 * 1024
-MAX_TOLD = 20  # of the files that were saved
+MAX_TOLD = 20  # the most saved files that are listed
 _EXIT = {"done": 0, "degraded": 1, "failed": 1, "refused": 3, "declined": 3, "interrupted": 130}
 
 # The session checks whether it exists.
@@ -251,7 +251,7 @@ def _remarks(result: Result, record: Path) -> Iterator[str]:
         yield f"vade: {each['host']}:{each['port']} was not reached: {each['refused']}"
     if beyond := result.facts.get("not_kept"):
         kept = len(result.outputs)
-        yield f"vade: {counted(beyond, 'file')} more were left and not kept: at most {kept:,} are"
+        yield f"vade: {counted(beyond, 'more file')} were not kept: the limit is {kept:,}"
     if left_out := result.facts.get("left_out"):
         yield f"vade: the rules left {counted(left_out, 'file')} out of the directories"
 
@@ -307,7 +307,7 @@ class Saved:
     output: Output
     path: str = ""
     problem: str = ""
-    replaced: str = ""  # where the file that was there is now
+    replaced: str = ""  # the new path of the file that was there before
 
     def to_json(self) -> dict[str, Any]:
         """Return the output as ``--json`` prints it."""
@@ -365,7 +365,7 @@ def _told_of_one(saved: Saved) -> str:
     if saved.problem:
         said = f"{name} was not saved: {saved.problem}"
     elif saved.path:
-        before = f"; the file that was there is now {saved.replaced}" if saved.replaced else ""
+        before = f"; the previous file is now {saved.replaced}" if saved.replaced else ""
         said = f"saved {saved.path} ({size}){before}"
     else:
         said = f"{name} ({size}) is in {os.path.relpath(saved.output.file)}"
