@@ -97,7 +97,7 @@ def test_what_is_not_saved_is_not_success(making: Place) -> None:
 def test_files_beyond_the_limit_are_named(making: Place) -> None:
     done = making.vade("exec", "--yes", "--out", "many", "make-files", "make.py", "1005", "x")
     assert done.code == 0
-    assert "vade: 5 more files were not kept: the limit is 1,000" in done.err
+    assert "vade: 5 more files not kept: the limit is 1,000" in done.err
     assert "vade: saved many/0000.txt (1 bytes)" in done.err
     assert "vade: … and 980 more files" in done.err
     assert len(list((making.cwd / "many").iterdir())) == 1000

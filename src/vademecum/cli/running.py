@@ -251,7 +251,7 @@ def _remarks(result: Result, record: Path) -> Iterator[str]:
         yield f"vade: {each['host']}:{each['port']} was not reached: {each['refused']}"
     if beyond := result.facts.get("not_kept"):
         kept = len(result.outputs)
-        yield f"vade: {counted(beyond, 'more file')} were not kept: the limit is {kept:,}"
+        yield f"vade: {counted(beyond, 'more file')} not kept: the limit is {kept:,}"
     if left_out := result.facts.get("left_out"):
         yield f"vade: the rules left {counted(left_out, 'file')} out of the directories"
 
