@@ -103,7 +103,7 @@ _FINER = {
     "stopped-cancelled": ("ToolRefused, (observation)", "the caller cancelled a script, or the installation of its packages", "run it again"),
     "stopped-time": ("(observation)", "a script was ended: its time was over", "raise `execution.seconds`, or give it less"),
     "stopped-memory": ("(observation)", "a script was ended: it used too much memory", "raise `execution.memory_mb`, or give it less"),
-    "stopped-disk": ("(observation)", "a script was ended: it wrote too much", "raise `execution.disk_mb`"),
+    "stopped-disk": ("(observation)", "a script was ended: it wrote too much, or left too little space on the disk", "raise `execution.disk_mb`, or make room"),
     "stopped-processes": ("(observation)", "a script was ended: it started too many processes", "raise `execution.processes`"),
 }  # fmt: skip
 

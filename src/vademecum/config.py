@@ -350,7 +350,7 @@ def once(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     keys: set[Any] = set()
     for key, _ in pairs:
         if key in keys:
-            raise ValueError(f"the key {key!r} appears twice")
+            raise ValueError(f"the key {str(key)[:80]!r} appears twice")
         keys.add(key)
     return dict(pairs)
 

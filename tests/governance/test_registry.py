@@ -186,6 +186,14 @@ def test_a_shared_state_that_is_none_is_empty() -> None:
     assert shared.check_preconditions("act", {"world": None}).reasons[0].code == "missing"
 
 
+def test_no_parameters_are_none_whatever_the_schema() -> None:
+    nothing: list[Any] = [None, {}, []]
+    for schema in ({}, {"p": Parameter("number")}):
+        charter = Charter(SkillRegistry([SkillDefinition("act", output_schema=schema)]))
+        for parameters in nothing:
+            assert charter.check("act", resident(), parameters).valid, (schema, parameters)
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     np = pytest.importorskip("numpy", reason="numpy is not installed (the extra `governance`)")
     for cost in (np.float64(2.5), np.int64(3), np.float32(2.5)):

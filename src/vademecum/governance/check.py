@@ -192,7 +192,7 @@ class SkillCheck:
 
     def check(self, agent_type: str, facts: Facts, last: Mapping[str, int], step: int) -> ValidationResult:
         """Check an intent; ``last`` contains the step at which the agent last did each skill."""
-        said, skill, types = facts[2], self.skill, self._types
+        said, skill, types = facts[2] or {}, self.skill, self._types
         # The same as `is_for`, whose call would cost a twentieth of the whole check.
         bits = 0 if agent_type in types or EVERYBODY in types else Clause.TYPE
         if (said or skill.output_schema) and any(wrong_parameters(skill.output_schema, said)):

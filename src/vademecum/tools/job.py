@@ -61,7 +61,7 @@ _STOPPED = {
     "time": "it took more than its time (execution.seconds)",
     "memory": "it used too much memory (execution.memory_mb)",
     "processes": "it started too many processes (execution.processes)",
-    "disk": "it wrote too much (execution.disk_mb)",
+    "disk": "it wrote too much (execution.disk_mb), or left too little space on the disk",
     "output": "it printed too much",
 }
 # The command that starts a kind of script, unless its first line names another.
