@@ -193,6 +193,10 @@ def test_shadowing_a_built_in_skill_gets_a_remark(place: Place) -> None:
     write_skill(place.cwd / "src", "file-diff")
     (change,) = place.vade("install", "src", "--json").json["changes"]
     assert "it is used instead of the built-in skill 'file-diff'" in change["remarks"]
+    for scope in ("project", "user"):  # also if others override the built-in one
+        assert place.vade("install", "src", "--scope", scope).code == 0
+    (change,) = place.vade("install", "src", "--json").json["changes"]
+    assert "it is used instead of the built-in skill 'file-diff'" in change["remarks"]
 
 
 def test_a_file_address(place: Place) -> None:

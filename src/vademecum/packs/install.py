@@ -173,9 +173,9 @@ class Inspection(Struct, frozen=True):
         for problem in skill.document.problems:
             if skill.inside or problem.code != "name-directory-mismatch":
                 yield problem.message
-        if self.where.known.get(skill.name) == "builtin":
+        if (skill.name, "builtin") in self.where.known:
             yield f"it is used instead of the built-in skill {skill.name!r}"
-        other = looks_like(skill.name, self.where.known)
+        other = looks_like(skill.name, (name for name, _ in self.where.known))
         if other is not None:
             yield f"its name could be taken for {other!r}, which is another skill"
 

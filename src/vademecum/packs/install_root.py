@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -46,11 +46,11 @@ def install_ground(root: Path) -> Ground:
 
 
 class InstallRoot(Struct, frozen=True):
-    """A root, the trusted keys, and the names of all skills with their sources."""
+    """A root, the trusted keys, and the name and source of every skill, also of overridden ones."""
 
     root: Path
     trusted: Trusted = ()
-    known: Mapping[str, str] = {}
+    known: tuple[tuple[str, str], ...] = ()
     scan: ScanSettings = ScanSettings()
 
     @property

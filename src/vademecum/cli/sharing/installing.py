@@ -57,7 +57,7 @@ class InstallContext:
     """The root, the sources and the settings for a command about installed skills."""
 
     def __init__(self, scope: str, *, incoming: bool = False) -> None:
-        """Load the settings; with ``incoming``, also the trusted keys and the names of all skills."""
+        """Load the settings; with ``incoming``, also the trusted keys and the known skills."""
         self.context = Context.current()
         self.settings: Config = load_config(self.context).settings
         self.scope = scope
@@ -65,7 +65,7 @@ class InstallContext:
         self.where = InstallRoot(
             scope_root(scope, self.context),
             trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY) if incoming else (),
-            _known_names() if incoming else {},
+            _known_skills() if incoming else (),
             scan=self.settings.scan,
         )
         self.sources = Sources(self.where, Fetching(self.context, self.bar))
@@ -79,13 +79,13 @@ class InstallContext:
         return Options(require_signature=require_signature or required, **allowed)
 
 
-def _known_names() -> dict[str, str]:
-    """Return the names of all skills here, each with its source, of several the overridden one."""
+def _known_skills() -> tuple[tuple[str, str], ...]:
+    """Return the name and the source of every skill here, also of overridden ones."""
     try:
         index = IndexWords().build()
     except VademecumError:
-        return {}
-    return {skill.name: skill.source for skill in (*index.skills, *index.shadowed)}
+        return ()
+    return tuple((skill.name, skill.source) for skill in (*index.skills, *index.shadowed))
 
 
 @command("install")
