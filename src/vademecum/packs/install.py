@@ -15,7 +15,14 @@ from msgspec import Struct, structs
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped
 from vademecum.nearest import meant, nearest
-from vademecum.packs.content import MAX_SIGNATURE_BYTES, diff_of, differences_of, digest_of, files_of
+from vademecum.packs.content import (
+    MAX_SIGNATURE_BYTES,
+    diff_of,
+    differences_of,
+    digest_of,
+    files_of,
+    is_junk,
+)
 from vademecum.packs.install_root import InstallRoot, note_of, verdict_of
 from vademecum.packs.lock import LOCAL, Locked, LockFile, is_skill_path, lock_path, locked_here, read_lock
 from vademecum.packs.packing import Staged, unpack
@@ -131,6 +138,12 @@ class Inspection(Struct, frozen=True):
         return found, left_out
 
     def _incoming(self, skill: Staged, signer: Signer | None, source: Source, staging: Path) -> IncomingSkill:
+        place = source.place and (source.place / skill.inside).resolve()
+        if place and place.is_relative_to(self.where.root.resolve()):
+            raise PackRefused(
+                f"{place} is in {self.where.root}, where skills are installed: name the source that it came "
+                "from; vade lock adopts a skill of your own."
+            )
         before = self.lock.skills.get(skill.name)
         pinned = before.signer if before else None
         _check_signer(skill.name, signer, pinned=pinned, required=self.options.require_signature)
@@ -152,6 +165,10 @@ class Inspection(Struct, frozen=True):
         version, who = skill.document.meta.version, signer.identity if signer else ""
         resolved = origin.resolved or digest
         locked = Locked(source.name, resolved, digest, skill.files, version, who or None, origin.url or None)
+        packed = tuple(file for file in before.files if not is_junk(file.path)) if before else None
+        if before and packed == skill.files and change.action == "same" and before.source != source.name:
+            kept = f"its source stays {before.source}: uninstall it first to change that"
+            locked, change = before, structs.replace(change, remarks=(*change.remarks, kept))
         return IncomingSkill(change, locked, staging / skill.name)
 
     def _compared(self, change: SkillChange, skill: Staged, staging: Path) -> SkillChange:

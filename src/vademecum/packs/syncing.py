@@ -69,6 +69,12 @@ class Failure(Struct, frozen=True):
     name: str
     error: VademecumError
 
+    @property
+    def named(self) -> str:
+        """Return the error, with the name in front if the error does not contain it."""
+        text = str(self.error)
+        return text if repr(self.name) in text else f"{self.name}: {text}"
+
 
 def check_frozen(where: InstallRoot) -> None:
     """Raise ``IntegrityFailed`` unless the root matches the lock; change nothing."""

@@ -259,14 +259,16 @@ def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> CommandResult:
         lines.append("vade lock NAME adopts a skill of your own.")
     if not failures and all(step.action == "not-locked" for step in steps):
         lines.append(f"Everything {'else ' if steps else ''}matches the lock")
-    return _finished({"frozen": frozen, "steps": steps}, lines, failures)
+    return _finished({"frozen": frozen, "steps": steps}, lines, failures, named=True)
 
 
-def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Failure]) -> CommandResult:
+def _finished(
+    document: dict[str, Any], lines: Iterable[str], failures: list[Failure], *, named: bool = False
+) -> CommandResult:
     problems = [{"source": one.name, "code": one.error.code, "message": str(one.error)} for one in failures]
     broken = any(isinstance(failure.error, IntegrityFailed) for failure in failures)
     code = BROKEN if broken else FOUND_PROBLEMS if failures else 0
-    told = [f"vade: {visible(str(failure.error))}" for failure in failures]
+    told = [f"vade: {visible(one.named if named else str(one.error))}" for one in failures]
     return CommandResult(document | {"problems": problems}, lines, code, told)
 
 
