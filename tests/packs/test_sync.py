@@ -271,3 +271,32 @@ def test_sync_names_the_skill_that_it_cannot_restore(packed: Place) -> None:
     assert (done.code, done.err.startswith("vade: a: There is no './both.zip' to install from")) == (1, True)
     (problem,) = packed.vade("sync", "--json").json["problems"]
     assert (problem["source"], problem["code"]) == ("a", "missing")
+
+
+def test_an_edit_is_still_one_after_uninstalling_and_restoring(packed: Place) -> None:
+    lock = packed.cwd / ".agent/skills.lock.json"
+    before = lock.read_bytes()
+    edited = skills(packed) / "a/SKILL.md"
+    edited.write_text(edited.read_text() + "edited\n")
+    verified = packed.vade("verify")
+    assert verified.code == 5
+    assert packed.vade("uninstall", "a", "--force").code == 0
+    assert packed.vade("restore", "a").code == 0
+    assert edited.read_text().endswith("edited\n")
+    assert lock.read_bytes() == before
+    assert packed.vade("verify") == verified
+    assert "+edited" in packed.vade("diff", "a").out
+    assert packed.vade("sync").code == 1
+    assert edited.read_text().endswith("edited\n")
+
+
+def test_a_skill_that_was_not_locked_is_not_locked_by_restoring_it(packed: Place) -> None:
+    make(skills(packed), "planted")
+    verified = packed.vade("verify")
+    assert packed.vade("uninstall", "planted", "--force").code == 0
+    assert packed.vade("restore", "planted").code == 0
+    assert packed.vade("verify") == verified
+    make(packed.cwd / "src", "planted", "two")
+    assert packed.vade("install", "src/planted", "--force").code == 0
+    assert packed.vade("restore", "planted").code == 0
+    assert packed.vade("verify") == verified

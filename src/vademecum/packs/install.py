@@ -24,7 +24,7 @@ from vademecum.packs.content import (
     is_junk,
 )
 from vademecum.packs.install_root import InstallRoot, note_of, verdict_of
-from vademecum.packs.lock import LOCAL, Locked, LockFile, is_skill_path, lock_path, locked_here, read_lock
+from vademecum.packs.lock import LOCAL, Locked, LockFile, is_skill_path, lock_path, read_lock
 from vademecum.packs.packing import Staged, unpack
 from vademecum.packs.signatures import READERS, Signer, Trusted, signed_words, signer_of
 from vademecum.packs.sources.archive import Progress, silently
@@ -298,16 +298,13 @@ def uninstall(names: Sequence[str], where: InstallRoot, *, purge: bool = False, 
 
 
 def restore(name: str, where: InstallRoot) -> Path:
-    """Bring back the latest version of a skill from the trash, with all its files."""
+    """Bring back the latest version of a skill from the trash, with all its files and its lock entry."""
     kept = _kept_in(where.root / TRASH / name) if is_skill_path(name) else []
     if not kept:
         names = kept_names(where.root)
         hint = meant(nearest(name, names), otherwise="only uninstalled or replaced skills are.")
         raise PackRefused(f"Nothing called {name!r} is kept in {where.root / TRASH}: {hint}", code="missing")
-    files = files_of(kept[-1], every=True)
     locked = read_lock(note_of(kept[-1])).skills.get(name)
-    if locked is None or locked.files != files:  # edited in the meantime: it is local now
-        locked = locked_here(files, locked)
     with where.changing() as change:
         copy = change.staging / ".back" / name
         shutil.copytree(kept[-1], copy, symlinks=True)
