@@ -110,6 +110,7 @@ def test_locking_what_is_here(packed: Place) -> None:  # K4
     assert lock_of(packed)["b"]["source"] == "./both.zip"
     assert packed.vade("update", "--dry-run", "b").out == "Up to date: b\n"
     assert packed.vade("update", "by-hand").code == 1
+    assert packed.vade("diff", "by-hand").out == "by-hand has no edits\n"
     shutil.rmtree(skills(packed) / "by-hand")
     done = packed.vade("sync")
     assert (done.code, "restore it from version control" in done.err) == (5, True)

@@ -41,7 +41,7 @@ class Sources(Struct, frozen=True):
         locked = lock.skills[name]
         if locked.source == LOCAL:
             raise IntegrityFailed(
-                f"{name!r} was written here, and is missing or changed: restore it from version control."
+                f"{name!r} has the source local, so vade cannot fetch it: restore it from version control."
             )
         asked = structs.replace(options, only=(name,), force=True)
         origin = Origin(locked.resolved, locked.url or "")

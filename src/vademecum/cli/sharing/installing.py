@@ -20,7 +20,7 @@ from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.packs.content import diff_of
 from vademecum.packs.install import Options, SkillChange, install, kept_names, restore, uninstall
-from vademecum.packs.install_root import InstallRoot, install_ground, verify
+from vademecum.packs.install_root import InstallRoot, install_ground, verdict_of, verify
 from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
 from vademecum.packs.signatures import TRUSTED_DIRECTORY, trusted_keys
@@ -194,12 +194,14 @@ def diff_command(*, name: str, scope: str) -> CommandResult:
         hint = meant(nearest(name, skills), otherwise="vade list lists the skills.")
         raise PackRefused(f"{name!r} was not installed here: {hint}", code="not-installed")
     place = here.where.place(name)
-    with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-        lax = Options(allow_unsafe=True)  # only to compare
-        unsigned = LockFile({name: structs.replace(skills[name], signer=None)})
-        original = here.sources.stage_again(name, unsigned, lax, Path(aside, "then"))
-        here.bar.done()
-        lines = diff_of(original, place)
+    lines: list[str] = []
+    if verdict_of(name, here.where.root, LockFile(skills)).status != "ok":
+        with tempfile.TemporaryDirectory(prefix="vade-") as aside:
+            lax = Options(allow_unsafe=True)  # only to compare
+            unsigned = LockFile({name: structs.replace(skills[name], signer=None)})
+            original = here.sources.stage_again(name, unsigned, lax, Path(aside, "then"))
+            here.bar.done()
+            lines = diff_of(original, place)
     shown = _coloured(lines) if lines else [f"{visible(name)} has no edits"]
     return CommandResult({"name": name, "diff": lines}, shown, FOUND_PROBLEMS if lines else 0)
 
