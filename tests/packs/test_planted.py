@@ -442,3 +442,17 @@ def test_sources_that_cannot_be_are_told_why(place: Place, source: str, words: s
     (place.cwd / "plugins/marketplace.json").write_text('{"plugins": []}')
     done = place.vade("install", source)
     assert (done.code, words in done.err, "secret" in done.err) == (1, True, False), done.err
+
+
+def test_what_is_not_there_is_not_found(place: Place) -> None:
+    make(place.cwd / "src", "a")
+    for words in (
+        ["verify-pack", "nope"],
+        ["sign", "src/a", "--key", "nope"],
+        ["sign", "nope"],
+        ["pack", "nope", "-o", "x.zip"],
+        ["publish", "nope", "--to", "site"],
+        ["source", "remove", "nope"],
+    ):
+        done = place.vade(*words)
+        assert (done.code, "nope" in done.err, done.err.count("\n")) == (4, True, 1), (words, done.err)

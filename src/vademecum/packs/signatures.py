@@ -160,7 +160,7 @@ def private_key(path: Path) -> PrivateKey:
     try:
         found = form.load_pem_private_key(read_own(path, cap=MAX_KEY_BYTES, private=True), None)
     except FileNotFoundError as error:
-        raise ConfigError(f"There is no key {path}: make one with vade keygen.") from error
+        raise ConfigError(f"There is no key {path}: make one with vade keygen.", code="missing") from error
     except (OSError, FileRefused, ValueError, TypeError) as error:
         raise ConfigError(f"{path} is not a private key that can be used: {error}.") from error
     if not isinstance(found, PrivateKey):
