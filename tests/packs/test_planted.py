@@ -456,3 +456,14 @@ def test_what_is_not_there_is_not_found(place: Place) -> None:
     ):
         done = place.vade(*words)
         assert (done.code, "nope" in done.err, done.err.count("\n")) == (4, True, 1), (words, done.err)
+
+
+def test_each_option_has_one_name_in_the_help(place: Place) -> None:
+    for command, shown, other in (("uninstall", "--scope", "--source"), ("install", "--only", "--skill")):
+        words = place.vade(command, "--help").out.split()
+        assert (words.count(shown), [word for word in words if word.startswith(other)]) == (1, []), words
+    # The default, and the last of both, count.
+    make(place.cwd / "src", "a")
+    assert place.vade("install", "src", "--skill", "a", "--scope", "user").code == 0
+    assert place.vade("uninstall", "a").code == 4
+    assert place.vade("uninstall", "a", "--source", "user").code == 0

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from vademecum.cli.indexing import IndexWords, completer, scope_option, scope_root
+from vademecum.cli.indexing import IndexWords, completer, repeatable, scope_option, scope_root
 from vademecum.cli.main import BROKEN, FOUND_PROBLEMS
 from vademecum.cli.output.printing import CommandResult, ProgressBar, command, counted, paint
 from vademecum.config import Config, load_config
@@ -91,7 +91,8 @@ def _known_skills() -> tuple[tuple[str, str], ...]:
 @command("install")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @_scope
-@click.option("--only", "--skill", "only", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
+@repeatable("--only", "NAME", "Only this skill")
+@click.option("--skill", "only", multiple=True, hidden=True)
 @_force
 @_signature
 @_dry_run
@@ -134,7 +135,8 @@ def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
 
 @command("uninstall")
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_installed)
-@scope_option(_ROOTS, "--source")
+@_scope
+@click.option("--source", "scope", type=click.Choice(["project", "user"]), default="project", hidden=True)
 @click.option("--purge", is_flag=True, help="Delete the skills instead of keeping them in .trash.")
 @click.option("--force", is_flag=True, help="Also remove edited skills and those not installed by vade.")
 def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool) -> CommandResult:
