@@ -444,6 +444,38 @@ def test_sources_that_cannot_be_are_told_why(place: Place, source: str, words: s
     assert (done.code, words in done.err, "secret" in done.err) == (1, True, False), done.err
 
 
+def test_messages_name_the_thing_and_what_to_do(place: Place) -> None:
+    skill = make(place.cwd / "src", "a")
+    write_skill(place.cwd, "colon", "---\nname: colon\ndescription: Use when: asked\n---\n")
+    (place.cwd / "cities.csv").write_text("city\n")
+    missing = (place.cwd / "nothere").as_uri()
+    for words, code, said in (
+        (["install", f"git+{missing}"], 1, "nothere' does not appear to be a git repository; Could not"),
+        (["install", "src/a/SKILL.md"], 1, f"is one file of a skill: name its directory, {skill}."),
+        (["install", "colon"], 1, "SKILL.md in ./colon is not valid (line 3: "),
+        (["verify-pack", "cities.csv"], 1, "is not an archive that can be read (truncated header): name a"),
+        (
+            ["verify-pack", "/dev/null"],
+            1,
+            "/dev/null is neither a plain file nor a directory: name an archive.",
+        ),
+        (["diff", "nosuch"], 4, "'nosuch' was not installed here: vade verify lists the installed skills."),
+    ):
+        done = place.vade(*words)
+        assert (done.code, said in done.err) == (code, True), (words, done.err)
+        assert ("nothing was installed" in done.err) == (words[1] in {f"git+{missing}", "colon"}), words
+
+
+def test_uninstalling_is_not_called_replacing(installed: Place) -> None:
+    write_skill(skills(installed), "own")
+    (skills(installed) / "a/SKILL.md").write_text("edited")
+    for name in ("a", "own"):
+        done = installed.vade("uninstall", name)
+        assert (done.code, "--force removes it (it is kept in .trash)." in done.err) == (1, True), done.err
+        done = installed.vade("uninstall", name, "--purge")
+        assert (done.code, "--force deletes it." in done.err) == (1, True), done.err
+
+
 def test_what_is_not_there_is_not_found(place: Place) -> None:
     make(place.cwd / "src", "a")
     for words in (

@@ -244,16 +244,18 @@ def _check_signer(name: str, signer: Signer | None, *, pinned: str | None, requi
         )
 
 
-def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
-    """Refuse to replace or remove a skill that a person wrote or edited."""
+def refuse_edits(
+    name: str, root: Path, lock: LockFile, *, force: str = "replaces it (it is kept in .trash)"
+) -> None:
+    """Refuse to replace or remove a skill that a person wrote or edited, and say what ``--force`` does."""
     verdict = verdict_of(name, root, lock)
     own = name in lock.skills and lock.skills[name].source == LOCAL
     if verdict.status == "not-locked" or (verdict.status == "ok" and own):
-        raise PackRefused(f"{root / name} was not installed by vade: use --force to replace it (it is kept).")
+        raise PackRefused(f"{root / name} was not installed by vade: --force {force}.")
     if verdict.is_edited:
         raise PackRefused(
             f"{root / name} was changed since it was installed ({verdict.differences[0]}): vade diff {name} "
-            "shows it, --force replaces it (it is kept in .trash)."
+            f"shows it, --force {force}."
         )
 
 
@@ -288,11 +290,12 @@ def _skeleton(name: str) -> str:
 
 def uninstall(names: Sequence[str], where: InstallRoot, *, purge: bool = False, force: bool = False) -> None:
     """Move skills from a root to the trash, or delete them."""
+    forced = "deletes it" if purge else "removes it (it is kept in .trash)"
     with where.changing() as change:
         for name in names:
             where.place(name)
             if not force:
-                refuse_edits(name, where.root, change.lock)
+                refuse_edits(name, where.root, change.lock, force=forced)
             change.take_away(name, keep=not purge)
         change.commit()
 

@@ -193,7 +193,7 @@ def diff_command(*, name: str, scope: str) -> CommandResult:
     here = InstallContext(scope)
     skills = read_lock(lock_path(here.where.root)).skills
     if name not in skills:
-        hint = meant(nearest(name, skills), otherwise="vade list lists the skills.")
+        hint = meant(nearest(name, skills), otherwise="vade verify lists the installed skills.")
         raise PackRefused(f"{name!r} was not installed here: {hint}", code="not-installed")
     place = here.where.place(name)
     lines: list[str] = []

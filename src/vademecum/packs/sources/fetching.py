@@ -133,7 +133,7 @@ def local_source(path: Path, name: str = "", *, sha256: str | None = None) -> So
     if path.is_dir():
         return Source(Origin(), partial(open_directory, path), name or str(path), place=path)
     if not path.is_file():
-        raise PackRefused(f"{path} is neither a file nor a directory: name an archive or a directory.")
+        raise PackRefused(f"{path} is neither a plain file nor a directory: name an archive.")
     digest = sha256_of(path)
     if sha256 is not None and sha256 != digest:
         raise IntegrityFailed(f"{path} has sha256 {digest}, not {sha256}: nothing was installed.")
