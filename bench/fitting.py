@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import random
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -26,10 +27,10 @@ from scipy.optimize import minimize
 from bench.library import DATA, library, queries, write_library
 from bench.measure import print_table
 from vademecum import BUILTIN_ROOT, Finder, IndexOptions, SkillIndex, build_index
-from vademecum.search.fitting import LEAST_AMONG_FEW, LEAST_CONFIDENCE, LEAST_IN_CHINESE, inputs
+from vademecum.search.fitting import LEAST_AMONG_FEW, LEAST_CONFIDENCE, inputs
 from vademecum.search.query_terms import LEAST_WEIGHT, RAREST
 from vademecum.search.text_index import analyzer
-from vademecum.search.words import prepared
+from vademecum.search.words import HAN, prepared
 
 Numbers = NDArray[np.float64]
 
@@ -37,8 +38,10 @@ FOLDS = 5
 STRENGTH = 5.0  # of the pull of the coefficients towards zero
 LEAST_SKILLS = 8
 SMALL = {4: 3, 12: 1, 40: 3}  # sizes of small libraries, and every how manieth request is asked in them
+SMALL_CHINESE = {8: 1, 28: 1}
 FILES = ("queries.jsonl", "queries-zh.jsonl", "queries-hard.jsonl", "queries-none.jsonl")
 EVERYDAY = "everyday.jsonl"
+CHINESE = "chinese.jsonl"  # skills described in Chinese, Japanese and Korean, with requests
 # Words that say nothing about the topic. Few skills say "our", but that does not make it a telling word.
 _FUNCTION_WORDS = (
     "i me my myself we our ours us you your yours he him his she her it its they them their one what "
@@ -95,17 +98,19 @@ def write_rarity() -> None:
 
 
 def examples(directory: Path) -> list[Example]:
-    names = write_library(directory)
+    root = directory / "real"
+    names = write_library(root)
     asked = [(file, number, query) for file in FILES for number, query in enumerate(queries(file))]
     gold = {names[each] for _, _, query in asked for each in query["gold"]}
-    index = build_index(directory, IndexOptions())
+    index = build_index(root, IndexOptions())
     found = []
     for present in (True, False):
         finder = Finder(index, skills=[s for s in index.skills if present or s.name not in gold])
         for file, number, query in asked:
             if present or query["gold"]:
                 found += judged(finder, file, number, query, {names[each] for each in query["gold"]}, present)
-    return found + in_small_libraries(index, asked, names, sorted(gold)) + everyday()
+    found += in_small_libraries(index, asked, names, sorted(gold), SMALL)
+    return found + everyday() + other_languages(directory / "other-languages")
 
 
 def everyday() -> list[Example]:
@@ -119,13 +124,36 @@ def everyday() -> list[Example]:
     return found
 
 
+def other_languages(root: Path) -> list[Example]:
+    """Ask what skills answer that are described in Chinese, Japanese and Korean."""
+    lines = [json.loads(line) for line in Path(__file__).with_name(CHINESE).read_text("utf-8").splitlines()]
+    for line in lines:
+        if "name" in line:
+            (root / line["name"]).mkdir(parents=True)
+            head = f"---\nname: {line['name']}\ndescription: {json.dumps(line['description'])}\n---\n"
+            (root / line["name"] / "SKILL.md").write_text(head, "utf-8")
+    queries = [
+        {"query": request, "gold": [line["name"]] if "name" in line else []}
+        for line in lines
+        for request in line["requests"]
+    ]
+    asked = [(CHINESE, number, query) for number, query in enumerate(queries)]
+    index = build_index(root, IndexOptions())
+    names = sorted(skill.name for skill in index.skills)
+    return in_small_libraries(index, asked, dict(zip(names, names, strict=True)), names, SMALL_CHINESE)
+
+
 def in_small_libraries(
-    index: SkillIndex, asked: list[tuple[str, int, dict[str, Any]]], names: dict[str, str], gold: list[str]
+    index: SkillIndex,
+    asked: list[tuple[str, int, dict[str, Any]]],
+    names: dict[str, str],
+    gold: list[str],
+    sizes: dict[int, int],
 ) -> list[Example]:
     """Ask each request where its answer is one of a few skills, and where it is not."""
     random.Random(5).shuffle(gold)
     found = []
-    for size, step in SMALL.items():
+    for size, step in sizes.items():
         count = len(gold) // size
         parts = [set(gold[n::count]) for n in range(count)]
         finders = [Finder(index, skills=[s for s in index.skills if s.name in part]) for part in parts]
@@ -142,21 +170,27 @@ def in_small_libraries(
 def judged(
     finder: Finder, file: str, number: int, query: dict[str, Any], gold: set[str], present: bool
 ) -> list[Example]:
-    chinese = any("\u3400" <= sign <= "\u9fff" for sign in query["query"])
+    language = language_of(query["query"])
     found = []
     fold = crc32((min(gold) if gold else str(number // 3)).encode()) % FOLDS  # by skill
-    for around, (before, after) in enumerate(AROUND_CHINESE if chinese else AROUND):
+    for around, (before, after) in enumerate(AROUND_CHINESE if language == "Chinese" else AROUND):
         text = before + query["query"] + after
         findings = finder.find(text, 1)
         hits, values = findings.hits, None
         if hits:
             values = inputs(finder.evidence(text, hits[0]))
-        kind = "Chinese" if chinese else query.get("kind", "English") if query["gold"] else "English"
+        kind = language if language != "English" or not query["gold"] else query.get("kind", "English")
         first = hits[0].name if hits else ""
         right = present and first in gold
         certain = findings.confidence == 1
         found.append(Example(file, kind, fold, present, around, right, first, certain, values))
     return found
+
+
+def language_of(request: str) -> str:
+    if re.search("[\u3040-\u30ff\uac00-\ud7af]", request):
+        return "Japanese, Korean"
+    return "Chinese" if re.search(HAN, request) else "English"
 
 
 def matrix(found: list[Example]) -> tuple[list[str], Numbers]:
@@ -183,10 +217,8 @@ def chances(x: Numbers, coefficients: Numbers) -> Numbers:
     return np.asarray(1 / (1 + np.exp(-(x @ coefficients))))
 
 
-def least_in(file: str, *, chinese: bool) -> float:
-    if file not in FILES:
-        return LEAST_AMONG_FEW
-    return LEAST_IN_CHINESE if chinese else LEAST_CONFIDENCE
+def least_in(file: str) -> float:
+    return LEAST_CONFIDENCE if file in FILES else LEAST_AMONG_FEW
 
 
 def report(found: list[Example], likely: Numbers) -> None:
@@ -204,17 +236,22 @@ def report(found: list[Example], likely: Numbers) -> None:
         ("typos, 40", FILES[2], "typo"),
         ("paraphrases, 80", FILES[2], "paraphrase"),
         *((f"English, among {size} skills", f"{size} {FILES[0]}", "") for size in SMALL),
+        *(
+            (f"{kind}, among {size} that are not in English", f"{size} {CHINESE}", kind)
+            for size in SMALL_CHINESE
+            for kind in ("Chinese", "English", "Japanese, Korean")
+        ),
         ("everyday, built-in skills", EVERYDAY, ""),
     ):
         there, gone = part(file, kind, present=True), part(file, kind, present=False)
-        bound = least_in(file, chinese=file == FILES[1])
+        bound = least_in(file)
         taken = [n for n in there if likely[n] >= bound]
         right = 100 * sum(found[n].right for n in taken) / max(1, len(taken))
         refused = 100 * sum(likely[n] < bound for n in gone) / len(gone)
         rows.append([title, f"{100 * len(taken) / len(there):.1f}", f"{right:.1f}", f"{refused:.1f}"])
     for title, kind in (("no skill, English, 100", "English"), ("no skill, Chinese, 50", "Chinese")):
         none = part(FILES[3], kind, present=True)
-        bound = least_in(FILES[3], chinese=kind == "Chinese")
+        bound = least_in(FILES[3])
         refused = 100 * sum(likely[n] < bound for n in none) / len(none)
         rows.append([title, "", "", f"{refused:.1f}"])
     head = ["", "said to fit %", "of these right %", "refused without the answer %"]
@@ -261,9 +298,9 @@ def main() -> None:
                 0.0
                 if each.certain
                 else 2.0
-                if each.file == FILES[1]
+                if each.file in {FILES[1], EVERYDAY}
                 else 1.0
-                if each.file in {*FILES, EVERYDAY}
+                if each.file in FILES
                 else 0.3
             )
             / (2 if each.around else 1)

@@ -124,6 +124,56 @@ def test_skills_a_person_names(stage: Stage) -> None:
         stage.run(final(), request="  ")
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "/字数统计 文章.txt",
+        "/字数统计文章.txt",
+        "／字数统计 文章.txt",
+        "请用$字数统计处理文章.txt",
+        "看看文章.txt，＄字数统计",
+        "$Count-Words处理文章.txt",
+    ],
+)
+def test_a_name_ends_where_the_known_name_does(stage: Stage, request_: str) -> None:
+    stage.skill("字数统计", body="the body\n")
+    stage.skill("字数", body="another body\n")
+    stage.skill("count-words", body="the body\n")
+    (stage.place.cwd / "文章.txt").write_text("x")
+    stage.run(final(), request=request_)
+    assert "the body" in stage.prompt(0)
+    assert "another body" not in stage.prompt(0)
+    assert 'files it names: ["文章.txt"]' in stage.prompt(0)
+
+
+@pytest.mark.parametrize(
+    "request_", ["$字数统计-旧的", "a$字数统计", "x/字数统计", "$字数统", "$count-wordsx"]
+)
+def test_names_that_only_look_like_known_ones(stage: Stage, request_: str) -> None:
+    stage.skill("字数统计", body="the body\n")
+    stage.skill("count-words", body="the body\n")
+    stage.run(final(), request=request_)
+    assert "the body" not in stage.prompt(0)
+
+
+@pytest.mark.parametrize(
+    ("request_", "chosen"),
+    [
+        ("Compare cities.csv with b.csv", ["file-diff"]),
+        ("diff cities.csv b.csv", ["file-diff"]),
+        ("比较 文章.txt 和 水果.csv", ["file-diff"]),
+        ("看看 文章.txt 和 水果.csv 有什么区别", ["file-diff"]),
+        ("what is in cities.csv", ["csv-summary"]),
+        ("delete cities.csv", []),
+    ],
+)
+def test_endings_of_files_do_not_mislead(stage: Stage, request_: str, chosen: list[str]) -> None:
+    for name in ("cities.csv", "b.csv", "水果.csv", "文章.txt"):
+        (stage.place.cwd / name).write_text("a,b\n1,2\n")
+    agent = Agent("offline", stage.place.build(), context=stage.place.context)
+    assert agent.run(request_).stats["skills"] == chosen
+
+
 def test_bodies_a_turn_and_coordinators_first(stage: Stage) -> None:  # I4
     for name in ("a", "b", "c"):
         stage.skill(name, body=f"body {name}\n")

@@ -75,6 +75,23 @@ def test_a_draft_has_requests_and_near_misses(place: Place) -> None:
     assert any(query in others for query in near)
 
 
+@pytest.mark.parametrize(
+    ("description", "requests"),
+    [
+        ("统计字数。当用户问一篇文章有多少字、要读多久时使用。", ["一篇文章有多少字、要读多久"]),
+        ("當使用者要求檢查發票金額與稅號時使用。", ["檢查發票金額與稅號"]),
+        (
+            "适用于周报、月报和工作总结；当需要向上级汇报本周进展的时候使用",
+            ["周报、月报和工作总结", "向上级汇报本周进展"],
+        ),
+        ("当天的行业新闻，每条写两句摘要", ["当天的行业新闻，每条写两句摘要"]),
+        ("统计每个项目花了多少工时", ["统计每个项目花了多少工时"]),
+    ],
+)
+def test_chinese_requests_are_without_the_words_that_say_when(description: str, requests: list[str]) -> None:
+    assert requests_from(description) == requests
+
+
 def test_a_skill_without_a_suite_is_told_how_to_get_one(place: Place) -> None:
     write_skill(place.cwd / ".agent/skills", "bare", "---\nname: bare\ndescription: Bare.\n---\nx\n")
     done = place.vade("eval", "run", "bare")

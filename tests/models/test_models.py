@@ -122,8 +122,11 @@ def test_tapes_that_are_no_tapes(tmp_path: Path) -> None:
     [
         ("What is the weather in Paris?", ["No skill here fits", "not a language model"]),
         ("今天天气怎么样？", ["没有适合", "不是语言模型"]),
-        ("Compare missing.txt with ../secret.txt", ["There is no 'missing.txt', '../secret.txt' here"]),
-        ("汇总 没有.csv", ["没有"]),
+        (
+            "Compare missing.txt with ../secret.txt",
+            ["I cannot find 'missing.txt', '../secret.txt': name a file"],
+        ),
+        ("汇总 没有.csv", ["找不到 '没有.csv'：请写本项目里的文件名。"]),
     ],
 )
 def test_offline_says_when_it_did_nothing(place: Place, request_: str, words: list[str]) -> None:

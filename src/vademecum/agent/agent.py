@@ -26,6 +26,7 @@ from vademecum.policy.base import Decider
 from vademecum.registry.index import SkillIndex
 from vademecum.runs.record import Listener
 from vademecum.search.finder import Findings
+from vademecum.search.query_terms import name_before
 from vademecum.session.base import Guard, Place, Result
 from vademecum.session.session import Session
 from vademecum.session.view import View
@@ -37,7 +38,7 @@ from vademecum.tracing import PARENT, tracing
 MAX_REQUEST_CHARS = 100_000
 MAX_SUMMARY_CHARS = 4000
 RANKED = 5
-_ANY_TEXT = frozenset({"md", "txt"})  # they say nothing about the content
+_ANY_TEXT = frozenset({"", ".md", ".txt"})  # they say nothing about the content
 CATALOGUE_SHARE = 4  # at most a quarter of the context
 CHARS_A_TOKEN = 2  # a catalogue may be Chinese
 MAX_FILES = 50
@@ -56,7 +57,8 @@ _FOLDER = re.compile(
     r"\s*(?:directory|directories|folder|dir\b|目录|文件夹|資料夾|目錄|里|下|中)", re.IGNORECASE
 )
 _LATIN = re.compile(r"[A-Za-z0-9_./-]+")
-_CALLED = re.compile(r"(?:^/|(?<!\S)\$)([\w-]+(?:/[\w-]+)?)(?![\w/.-])")
+_CALLED = re.compile(r"(?:^[/／]|(?<![!-~])[$＄])([\w./-]+)")
+_NAME = re.compile(r"[\w-]+(?:/[\w-]+)?")
 _LANGUAGES = {  # not compiled here, because that takes 6 ms
     "Japanese": "[぀-ヿ]",
     "Korean": "[가-힯]",
@@ -199,12 +201,16 @@ class Conversation:
     def _called(self, request: str) -> list[str]:
         """Return the skills that the request calls by name; raise for an unknown first word ``/name``."""
         found = []
-        for name in _CALLED.findall(request):
+        for text in _CALLED.findall(request):
+            name = text
+            if not text.isascii():
+                names = {skill.name.casefold() for skill in self.agent.index.skills}
+                name = name_before(text.casefold(), names) or text
             try:
-                if self.agent.index.get(name).controls.user_invocable:
+                if _NAME.fullmatch(name) and self.agent.index.get(name).controls.user_invocable:
                     found.append(name)
             except SkillNotFound:
-                if "/" not in name and request.split(maxsplit=1)[0] == f"/{name}":
+                if "/" not in name and request.split(maxsplit=1)[0] in {f"/{name}", f"／{name}"}:
                     raise
         return found
 
@@ -256,8 +262,8 @@ class Conversation:
 
     def _found(self, files: Sequence[str], rest: str) -> Findings:
         """Search for the request, with the endings of its files in place of their names."""
-        endings = {Path(file).suffix.lstrip(".").lower() for file in files} - _ANY_TEXT
-        return self.session.view.finder.find(f"{rest} {' '.join(sorted(endings))}", RANKED)
+        endings = sorted({Path(file).suffix.lower() for file in files} - _ANY_TEXT)
+        return self.session.view.finder.find(f"{rest} {' '.join(f'_{ending}' for ending in endings)}", RANKED)
 
     def _about(self, request: str, found: Findings | None, catalogue: Catalogue) -> str:
         """Return the facts for the model beside the request: the day, the language, the search results."""

@@ -32,9 +32,12 @@ MAX_NEIGHBOURS = 5
 _LEAST_CHARS = 8
 _CLAUSES = re.compile(r"(?:\.(?=\s|$)|[;。；!！\n])+\s*")
 _LEAD = re.compile(
-    r"^(?:use (?:this skill )?(?:when|for|to)\b[:,]?|when|for|当|用于)?\s*(?:asked (?:to\b|for\b)?)?\s*",
+    r"^(?:use (?:this skill )?(?:when|for|to)\b[:,]?|when|for|适?用于|適用於)?\s*"
+    r"(?:asked (?:to\b|for\b)?)?\s*"
+    r"(?:[当當](?![天日周月季年前地])(?:用户|使用者|用戶)?(?:要求|需要|想要?|询问|詢問|提到|问|問|说|說)?)?",
     re.IGNORECASE,
 )
+_END = re.compile(r"(?:的时候|的時候|[时時])(?:使?用|调用|觸發|触发)$")
 
 
 def write_draft(skill: Skill, index: SkillIndex, place: Path) -> Path:
@@ -66,8 +69,11 @@ def requests_from(description: str) -> list[str]:
 
     >>> requests_from("Compare two files. Use when asked to find out what changed; e.g. in a contract.")
     ['Compare two files', 'find out what changed']
+    >>> requests_from("统计字数。当用户问一篇文章有多少字、要读多久时使用。")
+    ['一篇文章有多少字、要读多久']
     """
-    clauses = (_LEAD.sub("", clause.strip()).strip(" ,:：，") for clause in _CLAUSES.split(description))
+    said = (_END.sub("", _LEAD.sub("", clause.strip())) for clause in _CLAUSES.split(description))
+    clauses = (clause.strip(" ,:：，") for clause in said)
     found = [
         clause
         for clause in clauses

@@ -30,7 +30,7 @@ _OBSERVED = re.compile(r"^\[\d+\] (\w+)(?: (.*?))?: (\S+)$", re.MULTILINE)
 _ENGLISH = {
     "none": "No skill here fits this request: {request}\nI am the offline model: a few rules, not a language "
     "model, so I cannot do it myself. `vade search` looks for skills, and --model sets a language model.",
-    "absent": "There is no {files} here that a skill could read: name a file of this project.",
+    "absent": "I cannot find {files}: name a file of this project.",
     "similar": " Did you mean {files}?",
     "no_entry": "The skill {skill!r} fits, but it names no entry script (metadata: entry: scripts/x.py), and "
     "I am the offline model: a few rules, not a language model. I cannot follow its instructions, which "
@@ -42,7 +42,7 @@ _ENGLISH = {
 _CHINESE = {
     "none": "这里没有适合该请求的技能：{request}\n我是离线模型，只有几条规则，不是语言模型，自己做不了。"
     "可以用 `vade search` 找技能，或用 --model 指定语言模型。",
-    "absent": "这里没有技能可读的 {files}：请写出本项目里的文件。",
+    "absent": "找不到 {files}：请写本项目里的文件名。",
     "similar": "是不是 {files}？",
     "no_entry": "技能 {skill!r} 适合，但它没有写明入口脚本（metadata: entry: scripts/x.py）；我是离线模型，"
     "只有几条规则，不是语言模型，无法照着说明去做。说明如下：\n\n{text}",

@@ -27,6 +27,7 @@ from vademecum.search.fitting import (
 from vademecum.search.index_files import IndexedSkill, IndexFiles, IndexState
 from vademecum.search.query_terms import Kind, Term, asked_for, called
 from vademecum.search.text_index import WEIGHTS, Text, TextIndex
+from vademecum.search.words import glosses_of
 from vademecum.skill.frontmatter import body_start, read_manifest
 from vademecum.skill.skill import Printable, Problem, Skill
 
@@ -111,8 +112,20 @@ class Finder:
         return [_hit(*found) for found in self._ranked(self._terms(query), n, self._called_in(query))]
 
     def find(self, query: str, n: int = 5) -> Findings:
-        """Return the hits of ``search``, and whether the first one fits the request."""
-        terms, named = self._terms(query), self._called_in(query)
+        """Return the hits of ``search``, and whether the first one fits the request.
+
+        If nothing fits, file names may have misled the search: it is repeated without them.
+        """
+        terms = self._terms(query)
+        found = self._judged(query, terms, n)
+        spoken = [term for term in terms if not term.in_file_name]
+        if found.fits or len(spoken) == len(terms):
+            return found
+        without = self._judged(query, spoken, n)
+        return without if without.fits else found
+
+    def _judged(self, query: str, terms: list[Term], n: int) -> Findings:
+        named = self._called_in(query)
         ranked = self._ranked(terms, n, named)
         if not ranked:
             return Findings((), fits=False, confidence=0.0)
@@ -129,8 +142,10 @@ class Finder:
     def _evidence(self, query: str, terms: list[Term], skill: Skill) -> Evidence:
         number = self._numbers[skill.location]
         name = frozenset(self._engine.words(skill.name))
-        opening = frozenset(self._engine.words(_SENTENCE_END.split(skill.description, 1)[0]))
-        told = name.union(self._engine.words(skill.description))
+        first = _SENTENCE_END.split(skill.description, 1)[0]
+        # Of a Chinese description the meanings, which requests in both languages can be compared with.
+        opening = frozenset(self._engine.words(glosses_of(first) or first))
+        told = name.union(self._engine.words(f"{skill.description} {glosses_of(skill.description)}"))
         words = Skilled(name, opening, told, partial(self._engine.in_field, number, "body"))
         terms = focused(terms, words)
         scores = {number: score for score, number in self._best(terms, 2)}
@@ -185,7 +200,7 @@ class Finder:
 
     def _called_in(self, query: str) -> Skill | None:
         """Return the skill that the query names exactly or asks to use by name."""
-        names = [query, *asked_for(query)]
+        names = [query, *asked_for(query, self._by_name)]
         return next(filter(None, (self._by_name.get(_as_name(name)) for name in names)), None)
 
     def _terms(self, query: str) -> list[Term]:

@@ -7,16 +7,16 @@ the same requests with the answer taken out.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vademecum.search.query_terms import LEAST_WEIGHT, Term, rarity
-from vademecum.search.words import HAN
+from vademecum.search.words import prepared
 
-# Each threshold refuses 88 % of real requests whose answer was removed from the library.
-LEAST_CONFIDENCE, LEAST_IN_CHINESE = 0.485, 0.46
+# It refuses 88 % of real requests whose answer was removed from the library, in English and in Chinese.
+LEAST_CONFIDENCE = 0.486
 LEAST_AMONG_FEW = 0.35  # among few skills, near misses are rare
 SMALL_LIBRARY = 50
 # A sentence is about the skill if its rarest shared word is at least this share as rare as the best one's.
@@ -41,27 +41,27 @@ class Evidence(Struct, frozen=True):
 
 
 COEFFICIENTS = {
-    "": -9.989,
-    "covered": 5.073,
-    "covered*covered": -0.478,
-    "described*described": 4.457,
-    "chinese*described": 2.067,
-    "told": 0.335,
-    "told*told": -0.134,
-    "few*told": 0.928,
-    "missed": 1.283,
-    "missed*missed": -0.036,
-    "named": 1.37,
-    "elsewhere": -2.623,
-    "opening": 1.025,
-    "opened": 0.216,
-    "margin": 4.497,
-    "body_only": -0.38,
-    "few": 0.993,
-    "few*covered": -0.752,
-    "few*described": -0.523,
-    "few*missed": -0.306,
-    "few*margin": -0.989,
+    "": -9.663,
+    "covered": 4.801,
+    "covered*covered": -0.397,
+    "described*described": 4.053,
+    "chinese": 0.895,
+    "told": 0.632,
+    "told*told": -0.178,
+    "few*told": 1.301,
+    "missed": 0.843,
+    "missed*missed": 0.022,
+    "named": 1.344,
+    "elsewhere": -2.647,
+    "opening": 0.95,
+    "opened": 0.294,
+    "margin": 4.503,
+    "body_only": 0.245,
+    "few": 1.942,
+    "few*covered": -0.956,
+    "few*described": -1.184,
+    "few*missed": -0.663,
+    "few*margin": -1.76,
 }
 
 
@@ -82,7 +82,7 @@ def least_confidence(evidence: Evidence) -> float:
     """Return the lowest confidence at which the best hit counts as fitting."""
     if evidence.few > 0.5:  # fewer than SMALL_LIBRARY skills
         return LEAST_AMONG_FEW
-    return LEAST_IN_CHINESE if evidence.chinese else LEAST_CONFIDENCE
+    return LEAST_CONFIDENCE
 
 
 def inputs(evidence: Evidence) -> dict[str, float]:
@@ -101,7 +101,11 @@ class Skilled(Struct, frozen=True):
 
 
 def focused(terms: Sequence[Term], skill: Skilled) -> list[Term]:
-    """Return the terms of the sentences that are about the skill, or all terms if none is."""
+    """Return the terms of the sentences that are about the skill, or all terms if none is.
+
+    A file can be called anything: words that only names of files contain stay if the skill contains them.
+    """
+    terms = [term for term in terms if not term.in_file_name or _tellings(term, skill)[1]]
     shared: dict[int, float] = {}
     for term in terms:
         for form in term.forms:
@@ -109,29 +113,39 @@ def focused(terms: Sequence[Term], skill: Skilled) -> list[Term]:
                 shared[term.sentence] = max(shared.get(term.sentence, 0.0), form.telling)
     least = FOCUS_SHARE * max(shared.values(), default=0.0)
     about = {sentence for sentence, weight in shared.items() if weight >= least}
-    return [term for term in terms if term.sentence in about] if about else list(terms)
+    return [term for term in terms if term.sentence in about] if about else terms
+
+
+def _tellings(term: Term, skill: Skilled) -> tuple[list[float], list[float]]:
+    """Return how telling the forms of a term are that the name or description, and the skill, contain."""
+    forms = list(term.forms)
+    if term.kind == "translation" and len(term.word) > 1:  # it also stands for itself, as its usual meaning
+        forms.append(replace(forms[0], terms=tuple(prepared(term.word).split())))
+    here = [form.telling for form in forms if skill.told.issuperset(form.terms)]
+    return here, here or [
+        form.telling
+        for form in forms
+        if all(word in skill.told or skill.in_body(word) for word in form.terms)
+    ]
 
 
 def weigh(
     terms: Sequence[Term], skill: Skilled, known: Callable[[str], int], *, margin: float, size: int
 ) -> Evidence:
     """Compare the terms of a request with the best hit; ``known`` counts the documents with a term."""
-    count = described = 0
+    translated = {sign for term in terms if term.kind == "translation" for sign in term.word}
+    count = described = said = meant = 0
     total = covered = told = missed = 0.0
     for term in terms:
-        if term.kind == "word" and not term.word.isascii() and re.match(HAN, term.word):
-            continue  # a pair of characters; its translation counts instead
-        here = [form.telling for form in term.forms if skill.told.issuperset(form.terms)]
-        inside = here or [
-            form.telling
-            for form in term.forms
-            if all(word in skill.told or skill.in_body(word) for word in form.terms)
-        ]
-        if term.in_file_name and not inside:
-            continue  # a file can have any name
+        if term.kind == "word" and not translated.isdisjoint(term.word):
+            continue  # a pair of characters; the words that it is from count instead
+        here, inside = _tellings(term, skill)
         weight = max(inside or [term.forms[0].telling])
         total += weight
         count += weight > LEAST_WEIGHT
+        if weight > LEAST_WEIGHT and not term.in_file_name:
+            said += 1
+            meant += bool(inside)
         if inside:
             covered += weight
         if here:
@@ -139,6 +153,8 @@ def weigh(
             told += max(here)
         elif any(all(map(known, form.terms)) for form in term.forms):
             missed += weight
+    if said and not meant:  # "delete a.csv" is not about what a skill says of CSV
+        covered = told = described = 0
     asked = {word for term in terms for form in term.forms for word in form.terms}
     opened = sum(map(rarity, asked & skill.opening))
     return Evidence(
@@ -152,5 +168,5 @@ def weigh(
         opened=math.log1p(opened),
         margin=margin,
         few=SMALL_LIBRARY / (size + SMALL_LIBRARY),
-        chinese=float(any(term.kind == "translation" for term in terms)),
+        chinese=float(bool(translated)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Literal
 from msgspec import Struct
 from tantivy import TextAnalyzer
 
-from vademecum.search.words import HAN, STOP_WORDS, dictionary, prepared, simplified
+from vademecum.search.words import HAN, KANA, STOP_WORDS, dictionary, prepared, simplified
+from vademecum.skill.names import MAX_NAME_CHARS
 
 MAX_QUERY_CHARS = 10_000
 MAX_QUERY_TERMS = 64
@@ -38,11 +39,16 @@ _CALLED = re.compile(
     rf"(?<![\w.~/-])/{_NAME}|(?<![\w./-]){_NAME}\W?\s*(?:skill\b|技能)|(?:\bskill|技能)\s*{_NAME}",
     re.ASCII | re.IGNORECASE,
 )
-_ASKED_FOR = re.compile(
+_USE = (
     r"(?:(?<!not )(?<!n't )(?<!never )\b(?:use|using|run|running|invoke)\s+(?:the\s+)?"
-    rf"|(?<![不别使])(?<!不要)(?:使用|用|运行)\s*)/?{_NAME}",
-    re.ASCII | re.IGNORECASE,
+    r"|(?<![不别別使])(?<!不要)(?:使用|用|运行|運行)\s*)[/$]?"
 )
+_ASKED_FOR = re.compile(_USE + _NAME, re.ASCII | re.IGNORECASE)
+# A name in a language without spaces ends where a known name does. A short one may be a plain word.
+_USED = re.compile(_USE + "[`'\"“「《(]?", re.ASCII | re.IGNORECASE)
+_FIRST_UNSPACED = "\u2e80"  # the first sign of the languages without spaces
+_IN_NAMES = frozenset("-_/")
+_PLAIN_CHARS = 3
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _PLAIN_WORD = re.compile(r"[a-z]+")
 _CORRECTION_WEIGHT = 0.8
@@ -95,13 +101,37 @@ def called(text: str) -> set[str]:
     return {name for names in _CALLED.findall(text[:MAX_QUERY_CHARS].lower()) for name in names if name}
 
 
-def asked_for(text: str) -> list[str]:
+def asked_for(text: str, names: Container[str] = ()) -> list[str]:
     """Return the possible skill names that a text asks to use or to run.
 
     >>> asked_for("Run /pdf-forms for self-hosted runners")
     ['pdf-forms']
+    >>> asked_for("请用字数统计处理文章", {"字数统计"})
+    ['字数统计']
     """
-    return _ASKED_FOR.findall(text[:MAX_QUERY_CHARS].lower())
+    text = text[:MAX_QUERY_CHARS].lower()
+    found = _ASKED_FOR.findall(text)
+    for use in () if text.isascii() else _USED.finditer(text):
+        name = name_before(text[use.end() :], names)
+        rest = text[use.end() + len(name) :]
+        is_apart = rest[:1] < _FIRST_UNSPACED or rest.startswith("技能")
+        if not name.isascii() and (is_apart or len(name) > _PLAIN_CHARS):
+            found.append(name)
+    return found
+
+
+def name_before(text: str, names: Container[str]) -> str:
+    """Return the longest known name that begins a text and ends in or before a language without spaces.
+
+    >>> name_before("pdf-forms处理表单.pdf", {"pdf", "pdf-forms"}), name_before("pdf-forms-x", {"pdf-forms"})
+    ('pdf-forms', '')
+    """
+    ends = range(min(len(text), MAX_NAME_CHARS), 0, -1)
+    for end in ends:
+        is_end = max(text[end - 1 : end + 1]) >= _FIRST_UNSPACED and text[end : end + 1] not in _IN_NAMES
+        if is_end and text[:end] in names:
+            return text[:end]
+    return ""
 
 
 class Form(Struct, frozen=True):
@@ -170,6 +200,8 @@ class QueryParser:
         chinese: list[str] = []
         if not text.isascii():
             text, chinese = _without_stop_words(text)
+            if re.search(KANA, text):  # a Japanese word is no row of Chinese ones of a single character
+                chinese = [word for word in chinese if len(word) > 1]
         words = list(dict.fromkeys(self._analyzer.analyze(prepared(text))))
         if chinese:
             # A translation replaces a pair of characters that the library does not contain.

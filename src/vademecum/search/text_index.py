@@ -25,7 +25,8 @@ from vademecum.search.words import glosses_of, prepared
 
 # From a grid on six sets of real requests: best without bodies, and near the best with them
 # (docs/decisions/0006-search.md; `python -m bench.search --choose` shows the grid).
-WEIGHTS = {"name": 0.5, "description": 1.0, "body": 0.75, "glosses": 0.5}
+# Glosses are the description in English.
+WEIGHTS = {"name": 0.5, "description": 1.0, "body": 0.75, "glosses": 1.0}
 
 _TOKENIZER = "vade"
 _WRITER_BYTES = 50_000_000

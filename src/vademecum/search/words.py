@@ -19,7 +19,7 @@ MAX_GLOSSES = 2
 
 # Compiled on first use; English requests never need them.
 HAN = "[\u3400-\u4dbf\u4e00-\u9fff]+"
-_KANA = "[\u3040-\u30ff]"
+KANA = "[\u3040-\u30ff]"
 # Words without a topic. Requests are split at them, so they match nothing.
 _STOP = (
     "的 了 吗 呢 吧 啊 呀 嘛 么 着 过 地 得 之 所 而 且 但 并 或 和 与 及 跟 同 对 对于 关于 由 被 把 "
@@ -93,7 +93,7 @@ def glosses_of(text: str) -> str:
     'fill form write data box invoice receipt'
     """
     han = sum(map(len, re.findall(HAN, text)))
-    if 2 * han < len(text) or re.search(_KANA, text):
+    if 2 * han < len(text) or re.search(KANA, text):
         return ""
     words = [word for run in re.findall(HAN, simplified(text)) for word in dictionary().segmented(run)]
     kept = [dictionary().meanings(word)[:MAX_GLOSSES] for word in words if word not in STOP_WORDS]
