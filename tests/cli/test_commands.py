@@ -578,6 +578,18 @@ def test_inspect_explains_a_skill_that_was_left_out_or_lies_under_another_name(p
     )
 
 
+def test_a_skill_by_the_path_of_its_directory(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/acme/pdf")
+    write_skill(place.cwd, "acme/pdf")
+    for typed in (".agent/skills/acme/pdf", "./.agent/skills/acme/pdf/", "acme/pdf"):
+        found = place.vade("inspect", typed, "--json").json
+        assert found["path"] == f"{place.cwd}/.agent/skills/acme/pdf"
+    outside = write_skill(place.home, "other skills/mine")
+    done = place.vade("inspect", str(outside))
+    assert (done.code, f"is not searched: add --root '{place.home}/other skills'." in done.err) == (4, True)
+    assert place.vade("inspect", str(outside), "--root", f"{place.home}/other skills").code == 0
+
+
 def test_every_namesake_can_be_reached(place: Place) -> None:
     for where in (".agent/skills/pdf", ".agent/skills/acme/pdf", ".claude/skills/pdf"):
         write_skill(place.cwd, where)

@@ -200,18 +200,9 @@ def complete_names(context: click.Context, _start: str) -> Iterable[str]:
     return (skill.name for skill in _index(context).for_people())
 
 
-def _reference(name: str) -> str:
-    """Return a skill's name as it was typed, or the absolute path if it is a path."""
-    return os.path.abspath(name) if name.startswith(("./", "../", "/")) else name
-
-
-def _references(_context: click.Context, _parameter: click.Parameter, given: Any) -> Any:
-    return _reference(given) if isinstance(given, str) else tuple(map(_reference, given))
-
-
 def name_argument(name: str = "name", **more: Any) -> Callable[[Command], Command]:
     """Return an argument that is a skill's name or path, or several of them."""
-    return click.argument(name, shell_complete=complete_names, callback=_references, **more)
+    return click.argument(name, shell_complete=complete_names, **more)
 
 
 @completer
@@ -249,4 +240,4 @@ def _files(context: click.Context) -> list[str]:
 
     # While click completes the value of an option, it has not yet assigned the arguments.
     name = context.params.get("name") or "".join(context.args[:1])
-    return list_assets(_index(context).get(_reference(name))) if name else []
+    return list_assets(_index(context).get(name)) if name else []
