@@ -908,7 +908,8 @@ def test_inspect_names_tools_that_mean_nothing_here(place: Place) -> None:
         ".agent/skills/mine",
         "---\nname: mine\ndescription: x\nallowed-tools: Read mcp__git\n---\n",
     )
-    assert "unknown tools mcp__git" in place.vade("inspect", "mine").out.replace("  ", "")
+    out = place.vade("inspect", "mine").out
+    assert "line 4: 'allowed-tools' names 'mcp__git', which is not a tool here and allows nothing\n" in out
 
 
 @pytest.mark.parametrize(

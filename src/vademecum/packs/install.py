@@ -23,7 +23,8 @@ from vademecum.packs.signatures import READERS, Signer, Trusted, signed_words, s
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.transaction import MOMENT, TRASH
-from vademecum.policy.base import Bounds, risk_of
+from vademecum.allowed_tools import Bounds
+from vademecum.policy.base import risk_of
 
 Action = Literal["new", "replace", "same"]
 

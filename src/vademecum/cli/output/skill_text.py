@@ -150,8 +150,6 @@ def skill_lines(skill: Skill, found: dict[str, Any]) -> Iterator[str]:
 
 
 def _facts(skill: Skill, found: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
-    from vademecum.policy.base import Bounds
-
     meta, controls = skill.meta, skill.controls
     tools = "not limited" if controls.allowed_tools is None else " ".join(controls.allowed_tools) or "none"
     winner = found["overridden_by"]
@@ -164,7 +162,6 @@ def _facts(skill: Skill, found: dict[str, Any]) -> Iterator[tuple[str, str | Non
     yield "secrets", " ".join(meta.secrets)
     yield "metadata", ", ".join(f"{key}={value}" for key, value in meta.metadata.items())
     yield "tools", tools
-    yield "unknown tools", ", ".join(Bounds.of(controls.allowed_tools or ()).unknown)
     yield "models", "cannot choose it" if controls.disable_model_invocation else "can choose it"
     yield "people", "can call it" if controls.user_invocable else "do not see it"
     yield "runs", "in a child agent" if controls.run_mode == "subagent" else "in the conversation"
