@@ -213,6 +213,7 @@ def test_validate(place: Place) -> None:
     assert [list(verdict) for verdict in found] == [["path", "valid", "name", "description", "problems"]] * 2
     assert list(found[1]["problems"][0]) == ["code", "severity", "field", "line", "message"]
     assert place.vade("validate", "bad", "--lenient").code == 0
+    assert place.vade("validate", "good", "nope").code == 4
 
 
 def test_validate_a_directory_of_skills_misses_none(place: Place) -> None:
@@ -888,6 +889,14 @@ def test_trust_is_for_the_file_as_it_is(place: Place) -> None:
     assert place.vade(*explain).code == 0
     place.vade("trust", "--remove")
     assert place.vade(*explain).code == 3
+
+
+def test_explain_a_skill_or_a_path_that_is_not_here(place: Place) -> None:
+    done = place.vade("permissions", "explain", "skill", "file-dif")
+    assert done.code == 0
+    assert done.out.splitlines()[1] == "No skill is called 'file-dif': did you mean 'file-diff'?"
+    for words in (("read", "/etc/passwd"), ("write", "../x")):
+        assert place.vade("permissions", "explain", *words).code == 3
 
 
 def test_rules_for_one_agent(place: Place) -> None:

@@ -34,7 +34,7 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool) -> CommandResult:
     """Check skills against the specification.
 
     PATH is the directory of a skill, its SKILL.md, or a directory of skills (default: the skills of this
-    project). Exit code 1: a skill is not valid.
+    project). Exit code 1: a skill is not valid, 4: a path does not exist.
     """
     context = Context.current()
     config = load_config(context)
@@ -54,7 +54,8 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool) -> CommandResult:
         lines = settings.security.max_skill_body_lines
         verdicts += [validate_skill(place, reading=reading, max_body_lines=lines) for place in places]
         verdicts += unreachable
-    code = 0 if all(verdict.valid for verdict in verdicts) else 1
+    codes = {problem.code for verdict in verdicts for problem in verdict.problems}
+    code = 4 if "missing-path" in codes else 0 if all(verdict.valid for verdict in verdicts) else 1
     return CommandResult(verdicts, _verdict_lines(verdicts), code)
 
 

@@ -5,7 +5,6 @@ Most commands import this module, so the functions for completion import what th
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

@@ -134,9 +134,9 @@ def _unknown_fields(data: bytes) -> Iterator[Problem]:
     unknown = [key for key in fields.by_name if key not in KNOWN_FIELDS]
     if unknown:
         missing = sorted(KNOWN_FIELDS - fields.by_name.keys())
-        meant = [(key, nearest(key, missing, like=0.8)) for key in sorted(unknown)]
-        listed = ", ".join(f"{key[:40]} (did you mean {near!r}?)" if near else key[:40] for key, near in meant)
-        text = f"Unexpected fields in frontmatter: {listed}. {_ALLOWED}"
+        meant = ((key[:40], nearest(key, missing, like=0.8)) for key in sorted(unknown))
+        listed = [f"{key} (did you mean {near!r}?)" if near else key for key, near in meant]
+        text = f"Unexpected fields in frontmatter: {', '.join(listed)}. {_ALLOWED}"
         line = fields.by_name[unknown[0]].line
         text += " Move them under metadata if other tools are to read the skill"
         yield Problem("unknown-field", "error", text, unknown[0], line)
