@@ -366,7 +366,10 @@ def typed_in_chat(place: Place, model: str, keys: list[str]) -> str:
                 break
         if pressed:
             wanted += 1
-            os.write(terminal, pressed.encode())
+            os.write(terminal, pressed.removesuffix("\x03").encode())
+        if pressed.endswith("\x03"):
+            beating(place)
+            os.write(terminal, b"\x03")
     os.close(terminal)
     os.waitpid(child, 0)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
@@ -480,6 +483,29 @@ def test_ctrl_c_stops_a_turn_of_a_chat_and_not_the_chat(files: Place) -> None:
     started.send_signal(signal.SIGINT)
     out, _ = started.communicate("second\n/quit\n", timeout=60)
     assert (started.returncode, "The run was interrupted." in out, "after all" in out) == (0, True, True)
+
+
+def test_what_a_terminal_shows_of_a_chat(files: Place) -> None:
+    """A script's output is shown once, with its lines; so is the end after Ctrl-C."""
+    skill = write_skill(files.cwd, ".agent/skills/mine")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/x.py").write_text(SLOW)
+    shown = typed_in_chat(files, "offline", ["Compare a.txt with b.txt\r", "\x04"])
+    assert not re.search(r"lines 1-2 @@ +a", shown)
+    model = scripted(files, select("mine"), run_script("mine", "scripts/x.py"), final())
+    shown = typed_in_chat(files, model, ["go\r\x03", "\x04"])
+    assert "The run was interrupted." in shown
+    assert not re.search(r"\^C *\w", shown)  # a shifted line is wrapped, and then not replaced
+
+
+def test_outputs_of_a_chat_are_saved(making: Place) -> None:
+    said = "go\n/outputs\n/outputs --out x\n/outputs new\n/clear all\n"
+    _, _, err = chatting(making, said, "--yes", "--model", turns(making, "1", "text"))
+    assert "Write /outputs DIR to save the files." in err
+    assert "vade: saved new/0000.txt (4 bytes)" in err
+    assert "/clear takes no words: write /clear alone." in err
+    assert (making.cwd / "new/0000.txt").read_text() == "text"
+    assert not (making.cwd / "x").exists()
 
 
 def test_what_the_model_wrote_may_stay_out_of_the_record(files: Place) -> None:

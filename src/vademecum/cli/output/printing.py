@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -165,8 +166,8 @@ class StatusLine:
         return True
 
     def show(self, text: str) -> None:
-        """Replace the line by a text."""
-        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+        """Replace the line by a text, cut to the width of the terminal."""
+        click.echo(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}", nl=False, err=True)
         self._shown = True
 
     def __enter__(self) -> Self:
@@ -249,10 +250,7 @@ class RunProgress(StatusLine):
         self._has_written = False
 
     def _quote(self, data: bytes) -> None:
-        """Show the output of a script while it runs, on a terminal."""
-        if not self._live:
-            return
+        """Show the last line of a script's output while it runs, on a terminal; the result has all of it."""
         *lines, self._rest = (self._rest + data.decode("utf-8", "replace")).split("\n")
-        self.done()
-        for line in lines:
-            click.echo(f"  │ {escaped(line.expandtabs(8))}", err=True)
+        if self._live and lines:
+            self.show(f"  │ {escaped(lines[-1].expandtabs(8))[:MAX_LINE_CHARS]}")
