@@ -152,7 +152,7 @@ class _MarkdownProgress(RunProgress):
         super().__init__()
         self._console = Console()
         # A line of a script's output stays a line.
-        self._markdown = lambda text: Markdown(text.replace("\n", "  \n"))
+        self._markdown: Callable[[str], Any] = lambda text: Markdown(text.replace("\n", "  \n"))
         self._block = Live(
             console=self._console,
             auto_refresh=False,
