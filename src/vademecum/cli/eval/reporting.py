@@ -30,7 +30,8 @@ from vademecum.evals.reports.summary import (
     summarise,
 )
 from vademecum.evals.reports.triggers import Triggers, is_right
-from vademecum.evals.results import HEADER, CaseResult, Evaluation, read_evaluation
+from vademecum.evals.results import CaseResult, Evaluation, read_evaluation
+from vademecum.evals.suite import HEADER
 from vademecum.files import writable
 from vademecum.runs.record import check_place, runs_directory
 from vademecum.skill.text import visible
