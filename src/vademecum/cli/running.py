@@ -29,7 +29,15 @@ from vademecum.cli.indexing import (
     repeatable,
     source_option,
 )
-from vademecum.cli.output.printing import CommandResult, RunProgress, counted, json_option, raised, yes_option
+from vademecum.cli.output.printing import (
+    CommandResult,
+    RunProgress,
+    counted,
+    json_option,
+    raised,
+    tell_of_secrets,
+    yes_option,
+)
 from vademecum.config import LoadedConfig, PriceSettings, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -281,6 +289,8 @@ class ScriptPrinter:
             click.echo(f"… {visible(event.data['text'])}", err=True)
         elif event.type == "output_piece":
             self._print(event.data["stream"], event.data["data"])
+        elif event.type == "tool_called":
+            tell_of_secrets(event)
 
     def finish(self, files: Sequence[str]) -> None:
         """Print the rest of the two files that contain all of the output."""

@@ -148,6 +148,14 @@ def paint(text: str, style: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if shown and code and text else text
 
 
+def tell_of_secrets(event: Event) -> None:
+    """Name the secrets that a script's skill declares and that are not set, and how to set them."""
+    skill = event.data["skill"]
+    for name in event.data["result"].get("secrets_not_set", ()):
+        text = f"{name} is not set for {skill}: vade secrets set {name} --skill {skill}"
+        click.echo(f"vade: {visible(text)}", err=True)
+
+
 class StatusLine:
     """A line on a terminal that each new text replaces. As a context manager, remove it at the end."""
 
@@ -229,6 +237,9 @@ class RunProgress(StatusLine):
             self.end()
         elif event.type == "output_piece":
             self._quote(event.data["data"])
+        elif event.type == "tool_called":
+            self.done()
+            tell_of_secrets(event)
         elif line := _LINES.get(f"{event.type} {event.data.get('action', '')}".rstrip()):
             text = f"… {visible(line.format_map(event.data))[:MAX_LINE_CHARS]}"
             if self._live:
