@@ -125,6 +125,9 @@ def test_list_cuts_descriptions_without_blanks(place: Place, word: str) -> None:
 def test_list_of_nothing_says_how_to_begin(place: Place) -> None:
     out = place.vade("list", "--no-default-roots").out
     assert out == "0 skills\nPut one in .agent/skills/, or create one: vade new my-skill\n"
+    out = place.vade("list", "--source", "user").out
+    assert out == "0 skills\nPut one in ~/.agent/skills/, or create one: vade new my-skill --scope user\n"
+    assert place.vade("list", "--source", "extra").out == "0 skills\n"
 
 
 def test_exit_codes_of_paths_and_sections(place: Place) -> None:

@@ -260,7 +260,7 @@ def test_commands_of_a_chat(files: Place) -> None:
         assert line in out.splitlines(), (line, out)
     assert "Which skill? Write /unload NAME." in err
     assert "there is no /modl: did you mean /model?" in err
-    assert "is configured" in chatting(files, "", "--agent", "nobody")[2]
+    assert "is configured: add it to `agents` in" in chatting(files, "", "--agent", "nobody")[2]
 
 
 def test_an_approved_write_says_that_it_was_done(files: Place) -> None:
@@ -522,6 +522,21 @@ def test_a_chat_goes_on_with_the_offline_model(files: Place) -> None:
         files, "Compare a.txt with b.txt\nCompare a.txt with b.txt\n/csv-summary x.csv\n", "--yes"
     )
     assert (code, out.count("The files differ"), "2 columns" in out) == (0, 2, True)
+
+
+def test_a_long_line_of_a_question_stays_in_the_gutter(files: Place) -> None:
+    skill = write_skill(files.cwd, ".agent/skills/mine")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/x.py").write_text(f"print('{'long ' * 60}')\n")
+    _, shown = answered(files, "n\n", VADE, "exec", "mine", "x.py")
+    lines = [line for line in shown.splitlines() if "long" in line]
+    assert [line[:4] for line in lines] == ["  | ", "  ↳ ", "  ↳ ", "  ↳ "]
+    assert max(map(len, lines)) <= 100
+
+
+def test_what_is_not_saved_has_one_sentence(making: Place) -> None:
+    done = making.vade("run", "go", "--yes", "--model", turns(making, "1", "x"), "--out", ".git")
+    assert "was not saved: deny write '.git/0000.txt', because rule " in done.err
 
 
 def test_ctrl_c_at_a_question(files: Place) -> None:

@@ -354,7 +354,7 @@ def save_outputs(session: Session, outputs: Sequence[Output], out: str | None) -
         name = output.name if names[output.name] == 1 else f"{output.number}/{output.name}"
         call = SaveOutput(output.reference, os.path.join(out, name))
         result = session.call(call, approver=Consent(), origin="user")
-        problem = "; ".join(filter(None, (result.text, result.advice))) if result.code else ""
+        problem = VademecumError(result.text, advice=result.advice).in_full if result.code else ""
         path = "" if problem else str(result.facts["path"])
         replaced = os.path.relpath(result.files[0], session.place.context.cwd) if result.files else ""
         saved.append(Saved(output, path, problem, replaced))

@@ -29,7 +29,7 @@ _PIECE = re.compile(rf"{_CHARACTER}[，。、；：！？）」』…]*\s*|(?:(?
 
 
 def list_lines(
-    skills: Sequence[Skill], *, hidden: int, left_out: Sequence[LeftOut], doctor: str
+    skills: Sequence[Skill], *, hidden: int, left_out: Sequence[LeftOut], doctor: str, source: str | None
 ) -> Iterator[str]:
     """Yield skills with their sources and descriptions, then how many are not shown and why."""
     yield from _rows(skills)
@@ -37,8 +37,9 @@ def list_lines(
         yield ""
     note = f" ({hidden:,} only for models: vade list --all)" if hidden else ""
     yield f"{counted(len(skills), 'skill')}{note}"
-    if not skills:
-        yield "Put one in .agent/skills/, or create one: vade new my-skill"
+    if not skills and source in {None, "project", "user"}:
+        home, scope = ("~/", " --scope user") if source == "user" else ("", "")
+        yield f"Put one in {home}.agent/skills/, or create one: vade new my-skill{scope}"
     roots = sum(entry.reason.code.startswith("root-") for entry in left_out)
     for number, noun, what in ((len(left_out) - roots, "skill", "left out"), (roots, "root", "not searched")):
         if number:
