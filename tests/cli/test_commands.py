@@ -275,7 +275,7 @@ def test_validate_warns_of_a_template_that_was_not_filled_in(place: Place) -> No
 
 def test_new_asks_on_a_terminal_for_what_is_missing(place: Place) -> None:
     shown = on_a_terminal(place, VADE, "new", typed="Bad Name\npdf-forms\nFill in PDF forms.\n")
-    assert "must be lowercase" in shown
+    assert "must be lowercase. Type: bad-name." in shown
     assert "Made .agent/skills/pdf-forms/SKILL.md" in shown
     text = (place.cwd / ".agent/skills/pdf-forms/SKILL.md").read_text()
     assert text.splitlines()[1:3] == ["name: pdf-forms", 'description: "Fill in PDF forms."']

@@ -98,7 +98,7 @@ def test_files_beyond_the_limit_are_named(making: Place) -> None:
     done = making.vade("exec", "--yes", "--out", "many", "make-files", "make.py", "1005", "x")
     assert done.code == 0
     assert "vade: 5 more files not kept: the limit is 1,000" in done.err
-    assert "vade: saved many/0000.txt (1 bytes)" in done.err
+    assert "vade: saved many/0000.txt (1 byte)" in done.err
     assert "vade: … and 980 more files" in done.err
     assert len(list((making.cwd / "many").iterdir())) == 1000
 
@@ -506,6 +506,30 @@ def test_outputs_of_a_chat_are_saved(making: Place) -> None:
     assert "/clear takes no words: write /clear alone." in err
     assert (making.cwd / "new/0000.txt").read_text() == "text"
     assert not (making.cwd / "x").exists()
+
+
+def test_a_refused_script_is_a_call_and_no_run_of_a_script(files: Place) -> None:
+    stats = files.vade("run", "Compare a.txt with b.txt", "--json").json["stats"]
+    assert (stats["tool_calls"], stats["script_runs"]) == (1, 0)
+    code, shown = answered(files, "n\n", VADE, "run", "Compare a.txt with b.txt")
+    assert (code, "was declined" in shown) == (3, True)
+    last = read_run(files.cwd / ".agent/runs", run_ids(files.cwd / ".agent/runs")[-1])
+    finished = last.first("run_finished")
+    assert finished is not None
+    assert finished.data["stats"]["script_runs"] == 0
+
+
+def test_calls_of_another_program_among_the_runs(files: Place) -> None:
+    from vademecum.session.base import Place as SessionPlace
+    from vademecum.session.session import Session
+    from vademecum.tools.calls import ListDir
+
+    session = Session(files.build(), place=SessionPlace.at(files.context), client="mcp")
+    session.call(ListDir("."))
+    session.close()
+    assert files.vade("runs", "list").out.endswith("s (calls through mcp)\n")
+    (run,) = files.vade("runs", "list", "--json").json["runs"]
+    assert run["request"] == "skills for default, through mcp"
 
 
 def test_what_the_model_wrote_may_stay_out_of_the_record(files: Place) -> None:

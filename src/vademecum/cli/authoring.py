@@ -129,7 +129,7 @@ def _asked(name: str | None, description: str | None) -> tuple[str, str | None]:
         try:
             name = checked_name(click.prompt("Name, such as pdf-forms"))
         except SkillRefused as error:
-            click.echo(visible(str(error)), err=True)
+            click.echo(visible(str(error).replace("Run: vade new ", "Type: ")), err=True)
     if description is None:
         question = "What does it do, and when is it used? (Enter: write it later)"
         description = click.prompt(question, default="", show_default=False) or None

@@ -367,11 +367,11 @@ def told_of(saved: Sequence[Saved]) -> Iterator[str]:
     others = [each for each in saved if not each.problem]
     yield from map(_told_of_one, [*problems, *others[:MAX_TOLD]])
     if len(others) > MAX_TOLD:
-        yield f"vade: … and {len(others) - MAX_TOLD:,} more files"
+        yield f"vade: … and {counted(len(others) - MAX_TOLD, 'more file')}"
 
 
 def _told_of_one(saved: Saved) -> str:
-    name, size = saved.output.name, f"{saved.output.bytes:,} bytes"
+    name, size = saved.output.name, counted(saved.output.bytes, "byte")
     if saved.problem:
         said = f"{name} was not saved: {saved.problem}"
     elif saved.path:

@@ -166,7 +166,7 @@ def _facts(skill: Skill, found: dict[str, Any]) -> Iterator[tuple[str, str | Non
     yield "models", "cannot choose it" if controls.disable_model_invocation else "can choose it"
     yield "people", "can call it" if controls.user_invocable else "do not see it"
     yield "runs", "in a child agent" if controls.run_mode == "subagent" else "in the conversation"
-    yield from (("file", f"{file['path']} ({file['size']:,} bytes)") for file in found["files"])
+    yield from (("file", f"{file['path']} ({counted(file['size'], 'byte')})") for file in found["files"])
     yield "", "… and more files" if len(found["files"]) == MAX_LISTED_FILES else ""
     yield from (("same name", f"{other.path} ({other.reason})") for other in found["shadowed"])
     yield "other fields", ", ".join(skill.extra)
