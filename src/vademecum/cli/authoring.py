@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vademecum.cli.indexing import scope_option, scope_root
-from vademecum.cli.output.printing import MARKS, CommandResult, command, counted, json_option, paint
+from vademecum.cli.output.printing import MARKS, CommandResult, command, json_option, paint
 from vademecum.cli.output.skill_text import problem_line
 from vademecum.config import ScanSettings, load_config
 from vademecum.context import Context
@@ -21,7 +21,7 @@ from vademecum.registry.roots import BUILTIN_ROOT, default_roots
 from vademecum.registry.scan import Walk
 from vademecum.skill.scaffold import checked_name, write_skill
 from vademecum.skill.skill import Reading
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 from vademecum.skill.validate import Validation, validate_skill
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import click
 
 from vademecum.cli.indexing import IndexWords, index_options, without_effect
-from vademecum.cli.output.printing import MARKS, CommandResult, ProgressBar, command, counted, paint
+from vademecum.cli.output.printing import MARKS, CommandResult, ProgressBar, command, paint
 from vademecum.cli.output.skill_text import problem_line, remark
 from vademecum.cli.running import model_for
 from vademecum.config import LoadedConfig, SandboxName, load_config
@@ -27,7 +27,7 @@ from vademecum.models.wire import ServedModel
 from vademecum.registry.build import refresh_index
 from vademecum.registry.index import Report, SkillIndex
 from vademecum.registry.roots import added_sources
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 from vademecum.tools.packages.environments import Environments, EnvironmentUsage
 from vademecum.tools.packages.uv import find_uv
 from vademecum.version import VERSION

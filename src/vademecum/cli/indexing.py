@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import click
 from msgspec import structs
 
-from vademecum.cli.output.printing import ProgressBar, counted
+from vademecum.cli.output.printing import ProgressBar
 from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.roots import added_sources, default_roots, needs_recovery
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 
 
 class _Sources(click.Choice[str]):

@@ -10,7 +10,7 @@ import click
 from vademecum.cli.approving import agent_option, known_agent
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import CommandResult, command, counted
+from vademecum.cli.output.printing import CommandResult, command
 from vademecum.config import PERMISSIONS, TOOLS, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
@@ -18,7 +18,7 @@ from vademecum.nearest import there_is_no
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.gate import said
 from vademecum.policy.grants import Grants, Trust, grants_file
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 
 permissions_command = group("permissions", "Show what is allowed here and why, and the remembered answers.")
 

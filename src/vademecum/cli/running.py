@@ -32,7 +32,6 @@ from vademecum.cli.indexing import (
 from vademecum.cli.output.printing import (
     CommandResult,
     RunProgress,
-    counted,
     json_option,
     raised,
     tell_of_secrets,
@@ -48,7 +47,7 @@ from vademecum.policy.engine import Policy, allowing, reaching
 from vademecum.runs.record import Event
 from vademecum.session.base import Place, Result
 from vademecum.session.session import Session
-from vademecum.skill.text import escaped_lines, visible
+from vademecum.skill.text import counted, escaped_lines, visible
 from vademecum.tools.calls import RunScript, SaveOutput
 from vademecum.tools.exchange import Output, parts_of
 

@@ -12,14 +12,14 @@ import click
 
 from vademecum.cli.indexing import IndexWords, complete_runs, html_option, index_options, out_option
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import CommandResult, command, counted, paint
+from vademecum.cli.output.printing import CommandResult, command, paint
 from vademecum.cli.output.skill_text import shortened, terminal_width
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
 from vademecum.policy.engine import Policy, allowing
 from vademecum.runs.record import Event, check_place, runs_directory
 from vademecum.runs.stored import SIGNS, PastRun, outputs_of, read_run, run_ids, timeline
-from vademecum.skill.text import escaped, visible
+from vademecum.skill.text import counted, escaped, visible
 from vademecum.tools.exchange import Outputs, recorded
 
 runs_command = group("runs", "List, show, replay or delete the recorded runs of this project.")
@@ -50,7 +50,9 @@ def _row(run: PastRun) -> str:
     """Return the time, the status and the request of a run, on one line."""
     status = paint(f"{run.status:<12}", "green" if run.status == "done" else "yellow")
     room = terminal_width() - len(run.run_id) - 15
-    request = _CALLS.sub(r"(calls through \1)", run.request)
+    started = run.first("run_started")
+    is_ours = started is None or started.data.get("model") != "another program's"
+    request = run.request if is_ours else _CALLS.sub(r"(calls through \1)", run.request)
     return f"{run.run_id}  {status}{shortened(visible(f'{run.seconds:.1f} s {request}'), room)}"
 
 

@@ -8,12 +8,12 @@ import click
 
 from vademecum.cli.indexing import IndexWords
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import CommandResult, command, counted
+from vademecum.cli.output.printing import CommandResult, command
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
 from vademecum.secret_store import MAX_VALUE_CHARS, SecretStore
 from vademecum.skill.names import check
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 
 secrets_command = group("secrets", "Store secrets for skills and models. vade never shows their values.")
 skill_option = click.option("--skill", metavar="SKILL", help="For the scripts of this skill.")

@@ -132,15 +132,6 @@ def raised(result: Result) -> Result:
     raise error(result.text, code=result.code, advice=result.advice)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun in the singular or plural.
-
-    >>> counted(1, "skill"), counted(1200, "skill")
-    ('1 skill', '1,200 skills')
-    """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def paint(text: str, style: str) -> str:
     """Return the text in one of the ``STYLES`` if standard output shows colour."""
     code = STYLES[style] if style else ""

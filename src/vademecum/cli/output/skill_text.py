@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vademecum.cli.output.printing import MAX_LISTED_FILES, counted, paint
-from vademecum.skill.text import escaped_lines, visible
+from vademecum.cli.output.printing import MAX_LISTED_FILES, paint
+from vademecum.skill.text import counted, escaped_lines, visible
 
 if TYPE_CHECKING:
     from vademecum.registry.index import LeftOut
