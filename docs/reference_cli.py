@@ -59,7 +59,8 @@ def _commands(group: click.Group, before: tuple[str, ...]) -> Iterator[tuple[tup
 
 def _command(words: tuple[str, ...], command: click.Command, say: Say) -> list[str]:
     shared = {option.name: _row(option) for option in _shared()}
-    own = [p for p in command.params if shared.get(p.name) != _row(p) and p.name != "as_json"]
+    shown = [p for p in command.params if not getattr(p, "hidden", False)]
+    own = [p for p in shown if shared.get(p.name) != _row(p) and p.name != "as_json"]
     usage = " ".join([*words, *command.collect_usage_pieces(click.Context(command))])
     parts = [f"## {' '.join(words)}\n", f"```text\n{usage}\n```\n", f"{_help(command)}\n"]
     if own:

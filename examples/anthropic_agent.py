@@ -37,7 +37,7 @@ def run(question: str) -> str:
     kit = vm.Toolkit(vm.build_index())
     messages: list[dict[str, Any]] = [{"role": "user", "content": question}]
     for _ in range(MAX_TURNS):
-        blocks = ask(kit.system_prompt(), messages, kit.schemas("anthropic"))
+        blocks = ask(kit.system_prompt(), messages, kit.schemas("anthropic", listed=False))
         messages.append({"role": "assistant", "content": blocks})
         results = []
         for block in blocks:

@@ -39,7 +39,7 @@ def run(question: str) -> str:
         {"role": "user", "content": question},
     ]
     for _ in range(MAX_TURNS):
-        message = ask(messages, kit.schemas("openai"))
+        message = ask(messages, kit.schemas("openai", listed=False))
         messages.append(message)
         if not message.get("tool_calls"):
             return message["content"] or ""

@@ -89,7 +89,7 @@ def writable(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         advice = "make room there" if error.errno == errno.ENOSPC else "make it writable"
-        text = f"{place} cannot be written ({error.strerror or error}): {advice}, or name another place."
+        text = f"{place} cannot be written ({error.strerror or error}): {advice}."
         raise ConfigError(text) from error
 
 

@@ -109,6 +109,24 @@ def test_a_file_that_is_named_must_be_there(files: Place) -> None:
     assert runs_of(files) == []
 
 
+def test_a_misspelt_file_gets_a_suggestion(files: Place) -> None:
+    (files.cwd / "cities.csv").write_text("city\nOslo\n")
+    done = files.vade("run", "Summarise citys.csv", "--yes")
+    assert (done.code, "'citys.csv'" in done.out, "Did you mean 'cities.csv'?" in done.out) == (1, True, True)
+    assert "是不是 'cities.csv'？" in files.vade("run", "汇总 citys.csv 的数据", "--yes").out
+    # What a rule hides is not suggested, and an address is no file.
+    rules = [{"permission": "read", "pattern": "cities.csv", "effect": "deny"}]
+    (files.home / ".agent").mkdir(exist_ok=True)
+    (files.home / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
+    assert "cities" not in files.vade("run", "Summarise citys.csv", "--yes").out.replace("citys", "")
+    assert "//example" not in files.vade("run", "Summarise https://example.org/x.csv", "--yes").out
+
+
+def test_an_option_after_the_script_is_the_scripts(making: Place) -> None:
+    done = making.vade("exec", "--yes", "make-files", "make.py", "x", "--out", ".")
+    assert "vade: --out was passed to the script; options of vade come before make-files" in done.err
+
+
 def test_limits_from_the_command_line_and_the_configuration(files: Place) -> None:
     (files.home / ".agent").mkdir(exist_ok=True)
     prices = {"scripted": {"input": 1000.0, "output": 1.0}}

@@ -114,6 +114,24 @@ def test_make_targets_in_the_documentation_exist_and_ci_runs_them() -> None:
             assert f"make {target}" in ci or target in {"test"}, target
 
 
+def test_a_checkout_is_installed_into_an_environment_that_the_makefile_does_not_use() -> None:
+    """Debian refuses an installation into the system's Python, and `make` has its own environment."""
+    ours = re.findall(r"^VENV +:= (.+)$", text_of("Makefile"), re.MULTILINE)
+    assert len(ours) == 1
+    installing = [
+        (page, fence.text.splitlines())
+        for page in (*PAGES, *map(chinese, PAGES))
+        for fence in fences(page)
+        if fence.kind == "sh" and "pip install .\n" in fence.text
+    ]
+    assert {"README.md", "README.zh-CN.md", "docs/index.md"} <= {page for page, _ in installing}
+    for page, lines in installing:
+        made = re.fullmatch(r"python3 -m venv (\S+) && \. (\S+)/bin/activate", lines[0])
+        assert made is not None, page
+        assert (made[2], lines[1]) == (made[1], "pip install ."), page
+        assert made[1] not in ours, page
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_both_languages_show_the_same(page: str) -> None:
     """The Chinese page has the blocks of the English one, its headings, tables and links: so it is not run again."""

@@ -290,7 +290,11 @@ def test_the_command(place: Place) -> None:
     place.vade("source", "add", "papers", "--mcp", command("honest"))
     assert "did you mean 'papers'?" in place.vade("source", "remove", "paper").err
     again = place.vade("source", "remove", "docs")
-    assert (again.code, "no source 'docs'" in again.err) == (2, True)
+    assert (again.code, "no source 'docs'" in again.err) == (4, True)
+    silent = place.vade("source", "add", "docs", "--mcp", "false")
+    assert silent.code == 1
+    assert "The source 'docs' failed (The server ended before it answered)" in silent.err
+    assert "check that 'false' is an MCP server that serves skills." in silent.err
     wrong = place.vade("source", "add", "docs", "--mcp", "http://example.com/mcp")
     assert (wrong.code, "use https" in wrong.err) == (2, True)
 

@@ -318,7 +318,7 @@ CASES: dict[str, tuple[Build, str]] = {
         edited(zipped(("good/a", b"x" * 5000)), lambda data: data[: len(data) // 2]),
         "not an archive",
     ),
-    "garbage before": (edited(zipped(), lambda data: b"#!/bin/sh\n" + data), "nothing was installed"),
+    "garbage before": (edited(zipped(), lambda data: b"#!/bin/sh\n" + data), "not an archive"),
     "garbage behind": (edited(zipped(), lambda data: data + b"more"), "nothing was installed"),
     "damaged content": (
         edited(zipped(("good/a", os.urandom(3000))), lambda data: data[:200] + bytes(50) + data[250:]),
@@ -366,7 +366,7 @@ CASES: dict[str, tuple[Build, str]] = {
     "tar: twice": (tarred((member("good/a"), b"1"), (member("./good/a"), b"2")), "twice"),
     "tar: cut short": (
         edited(tarred((member("good/a"), os.urandom(50_000))), lambda data: data[:20_000]),
-        "installed",
+        "not an archive",
     ),
     "tar: end missing": (edited(tarred(mode="w"), lambda data: data[:1024]), "cut short"),
     "tar: something after the end": (

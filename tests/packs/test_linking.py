@@ -182,6 +182,21 @@ def test_directories_of_agents_that_are_links_themselves(place: Place, base: Bas
     assert tree(place.cwd) == before
 
 
+def test_an_empty_directory_of_the_user_stays(place: Place, base: Base) -> None:
+    (place.cwd / ".agent").mkdir()
+    (place.cwd / ".claude/skills").mkdir(parents=True)
+    (place.cwd / ".claude/skills/file-diff").symlink_to(BUILTIN_ROOT / "file-diff")
+    before = tree(place.cwd)
+    assert actions(link(skills_of(place, "file-diff"), base, agents=["claude"])) == [
+        ("file-diff", "claude", "there")
+    ]
+    assert tree(place.cwd) == before
+    (place.cwd / ".codex").write_text("a file")
+    with pytest.raises(PackRefused, match="is not a directory"):
+        link(skills_of(place, "file-diff"), base, agents=["codex"])
+    assert tree(place.cwd) == before | {".codex": "a file"}
+
+
 def test_what_is_in_the_way_stays_and_nothing_is_made(place: Place, base: Base) -> None:
     make(place.cwd / ".agent/skills", "x")
     make(place.cwd / ".agent/skills", "y")

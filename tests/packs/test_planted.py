@@ -193,6 +193,10 @@ def test_shadowing_a_built_in_skill_gets_a_remark(place: Place) -> None:
     write_skill(place.cwd / "src", "file-diff")
     (change,) = place.vade("install", "src", "--json").json["changes"]
     assert "it is used instead of the built-in skill 'file-diff'" in change["remarks"]
+    for scope in ("project", "user"):  # also if others override the built-in one
+        assert place.vade("install", "src", "--scope", scope).code == 0
+    (change,) = place.vade("install", "src", "--json").json["changes"]
+    assert "it is used instead of the built-in skill 'file-diff'" in change["remarks"]
 
 
 def test_a_file_address(place: Place) -> None:
@@ -438,3 +442,60 @@ def test_sources_that_cannot_be_are_told_why(place: Place, source: str, words: s
     (place.cwd / "plugins/marketplace.json").write_text('{"plugins": []}')
     done = place.vade("install", source)
     assert (done.code, words in done.err, "secret" in done.err) == (1, True, False), done.err
+
+
+def test_messages_name_the_thing_and_what_to_do(place: Place) -> None:
+    skill = make(place.cwd / "src", "a")
+    write_skill(place.cwd, "colon", "---\nname: colon\ndescription: Use when: asked\n---\n")
+    (place.cwd / "cities.csv").write_text("city\n")
+    missing = (place.cwd / "nothere").as_uri()
+    for words, code, said in (
+        (["install", f"git+{missing}"], 1, "nothere' does not appear to be a git repository; Could not"),
+        (["install", "src/a/SKILL.md"], 1, f"is one file of a skill: name its directory, {skill}."),
+        (["install", "colon"], 1, "SKILL.md in ./colon is not valid (line 3: "),
+        (["verify-pack", "cities.csv"], 1, "is not an archive that can be read (truncated header): name a"),
+        (
+            ["verify-pack", "/dev/null"],
+            1,
+            "/dev/null is neither a plain file nor a directory: name an archive.",
+        ),
+        (["diff", "nosuch"], 4, "'nosuch' was not installed here: vade verify lists the installed skills."),
+    ):
+        done = place.vade(*words)
+        assert (done.code, said in done.err) == (code, True), (words, done.err)
+        assert ("nothing was installed" in done.err) == (words[1] in {f"git+{missing}", "colon"}), words
+
+
+def test_uninstalling_is_not_called_replacing(installed: Place) -> None:
+    write_skill(skills(installed), "own")
+    (skills(installed) / "a/SKILL.md").write_text("edited")
+    for name in ("a", "own"):
+        done = installed.vade("uninstall", name)
+        assert (done.code, "--force removes it (it is kept in .trash)." in done.err) == (1, True), done.err
+        done = installed.vade("uninstall", name, "--purge")
+        assert (done.code, "--force deletes it." in done.err) == (1, True), done.err
+
+
+def test_what_is_not_there_is_not_found(place: Place) -> None:
+    make(place.cwd / "src", "a")
+    for words in (
+        ["verify-pack", "nope"],
+        ["sign", "src/a", "--key", "nope"],
+        ["sign", "nope"],
+        ["pack", "nope", "-o", "x.zip"],
+        ["publish", "nope", "--to", "site"],
+        ["source", "remove", "nope"],
+    ):
+        done = place.vade(*words)
+        assert (done.code, "nope" in done.err, done.err.count("\n")) == (4, True, 1), (words, done.err)
+
+
+def test_each_option_has_one_name_in_the_help(place: Place) -> None:
+    for command, shown, other in (("uninstall", "--scope", "--source"), ("install", "--only", "--skill")):
+        words = place.vade(command, "--help").out.split()
+        assert (words.count(shown), [word for word in words if word.startswith(other)]) == (1, []), words
+    # The default, and the last of both, count.
+    make(place.cwd / "src", "a")
+    assert place.vade("install", "src", "--skill", "a", "--scope", "user").code == 0
+    assert place.vade("uninstall", "a").code == 4
+    assert place.vade("uninstall", "a", "--source", "user").code == 0

@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,35 @@ def test_keys_are_for_their_owner_alone(place: Place) -> None:
     assert private.stat().st_mode & 0o777 == 0o600
     assert b"PRIVATE" not in Path(made["public"]).read_bytes()
     again = place.vade("keygen", "team")
-    assert (again.code, "never overwritten" in again.err) == (1, True)
+    assert (again.code, "never overwritten" in again.err) == (2, True)
     assert place.vade("keygen", "../x").code == 2
-    assert place.vade("sign", str(place.cwd), "--key", "nope").code == 2
+    assert place.vade("sign", str(place.cwd), "--key", "nope").code == 4
+    (place.home / ".agent/keys/half.pub").touch()
+    assert place.vade("keygen", "half").code == 2
+    assert not (place.home / ".agent/keys/half.pem").exists()
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from vademecum.errors import ConfigError
+from vademecum.packs.signatures import new_key
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+for most in (0, 115):  # the public key of 113 bytes fits, the private one of 119 does not
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+    try:
+        new_key(Path(sys.argv[1]), "team")
+    except ConfigError as error:
+        print(error)
+"""
+
+
+def test_a_full_disk_leaves_no_key(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", FULL, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.count("cannot be written") == 2
+    assert list(tmp_path.iterdir()) == []
+    new_key(tmp_path, "team")
 
 
 def test_the_same_signature_every_time_and_what_it_says() -> None:

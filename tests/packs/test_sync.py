@@ -110,6 +110,7 @@ def test_locking_what_is_here(packed: Place) -> None:  # K4
     assert lock_of(packed)["b"]["source"] == "./both.zip"
     assert packed.vade("update", "--dry-run", "b").out == "Up to date: b\n"
     assert packed.vade("update", "by-hand").code == 1
+    assert packed.vade("diff", "by-hand").out == "by-hand has no edits\n"
     shutil.rmtree(skills(packed) / "by-hand")
     done = packed.vade("sync")
     assert (done.code, "restore it from version control" in done.err) == (5, True)
@@ -222,3 +223,81 @@ def test_the_next_command_says_what_it_cleaned(packed: Place) -> None:
     assert "Removed the prepared files of an interrupted change." in done.err
     assert not staging.exists()
     assert packed.vade("list").err == ""
+
+
+def test_what_is_unchanged_keeps_its_source(packed: Place) -> None:
+    lock = packed.cwd / ".agent/skills.lock.json"
+    before = lock.read_bytes()
+    shutil.copytree(skills(packed) / "a", packed.cwd / "copy/a")
+    done = packed.vade("install", "copy")
+    assert done.out.startswith("Unchanged: a\n")
+    assert "its source stays ./both.zip: uninstall it first to change that" in done.out
+    assert lock.read_bytes() == before
+    shutil.rmtree(skills(packed) / "a")
+    assert packed.vade("sync").out == "Restored: a\n"
+    # A skill or a version that the lock does not know is locked.
+    make(packed.cwd / "copy", "a", "two")
+    shutil.copytree(packed.cwd / "copy/a", skills(packed) / "a", dirs_exist_ok=True)
+    assert packed.vade("install", "copy").out.startswith("Unchanged: a\n")
+    assert (lock_of(packed)["a"]["source"], packed.vade("verify").code) == ("./copy", 0)
+    lock.unlink()
+    assert packed.vade("install", "copy").out.startswith("Unchanged: a\n")
+    assert lock_of(packed)["a"]["source"] == "./copy"
+
+
+@pytest.mark.parametrize(
+    "source", [".", ".agent/skills", ".agent/skills/a", "linked/a", ".agent/skills/g/own"]
+)
+@pytest.mark.parametrize("how", ["--force", "--dry-run"])
+def test_a_root_is_not_installed_from_itself(place: Place, source: str, how: str) -> None:
+    for name in ("a", "b"):
+        make(place.cwd / "src", name)
+    assert place.vade("install", "src").code == 0
+    shutil.rmtree(place.cwd / "src")
+    make(skills(place), "g/own")
+    (place.cwd / "linked").symlink_to(".agent/skills")
+    before = (place.cwd / ".agent/skills.lock.json").read_bytes()
+    done = place.vade("install", source, how)
+    assert (done.code, "where skills are installed: name the source" in done.err) == (1, True), done
+    assert "vade lock" in done.err
+    assert (place.cwd / ".agent/skills.lock.json").read_bytes() == before
+    assert place.vade("install", source, how, "--scope", "user").code == 0
+    assert place.vade("verify").code == 5  # only because of the skill that was not locked
+
+
+def test_sync_names_the_skill_that_it_cannot_restore(packed: Place) -> None:
+    shutil.rmtree(skills(packed) / "a")
+    (packed.cwd / "both.zip").unlink()
+    done = packed.vade("sync")
+    assert (done.code, done.err.startswith("vade: a: There is no './both.zip' to install from")) == (1, True)
+    (problem,) = packed.vade("sync", "--json").json["problems"]
+    assert (problem["source"], problem["code"]) == ("a", "missing")
+
+
+def test_an_edit_is_still_one_after_uninstalling_and_restoring(packed: Place) -> None:
+    lock = packed.cwd / ".agent/skills.lock.json"
+    before = lock.read_bytes()
+    edited = skills(packed) / "a/SKILL.md"
+    edited.write_text(edited.read_text() + "edited\n")
+    verified = packed.vade("verify")
+    assert verified.code == 5
+    assert packed.vade("uninstall", "a", "--force").code == 0
+    assert packed.vade("restore", "a").code == 0
+    assert edited.read_text().endswith("edited\n")
+    assert lock.read_bytes() == before
+    assert packed.vade("verify") == verified
+    assert "+edited" in packed.vade("diff", "a").out
+    assert packed.vade("sync").code == 1
+    assert edited.read_text().endswith("edited\n")
+
+
+def test_a_skill_that_was_not_locked_is_not_locked_by_restoring_it(packed: Place) -> None:
+    make(skills(packed), "planted")
+    verified = packed.vade("verify")
+    assert packed.vade("uninstall", "planted", "--force").code == 0
+    assert packed.vade("restore", "planted").code == 0
+    assert packed.vade("verify") == verified
+    make(packed.cwd / "src", "planted", "two")
+    assert packed.vade("install", "src/planted", "--force").code == 0
+    assert packed.vade("restore", "planted").code == 0
+    assert packed.vade("verify") == verified

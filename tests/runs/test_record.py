@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,11 @@ def test_a_last_line_that_was_cut_short(tmp_path: Path, cut: int) -> None:
     file = record.place / "events.jsonl"
     file.write_bytes(file.read_bytes()[:-cut])
     assert len(read_run(tmp_path, record.run_id).events) == 2
+
+
+def test_records_are_closed_to_other_users(tmp_path: Path) -> None:
+    place = new_run(tmp_path / ".agent/runs")
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (place, place.parent)] == [0o700, 0o700]
 
 
 def test_damage_in_the_middle_is_said(tmp_path: Path) -> None:

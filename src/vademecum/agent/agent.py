@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from vademecum.errors import Declined, SkillNotFound, VademecumError
 from vademecum.loader.catalogue import Catalogue, render_catalogue
 from vademecum.models import choose_model
 from vademecum.models.base import Model, wire_of
+from vademecum.nearest import nearest
 from vademecum.policy.approval import Approver
 from vademecum.policy.base import Decider
 from vademecum.registry.index import SkillIndex
@@ -39,6 +41,7 @@ _ANY_TEXT = frozenset({"md", "txt"})  # they say nothing about the content
 CATALOGUE_SHARE = 4  # at most a quarter of the context
 CHARS_A_TOKEN = 2  # a catalogue may be Chinese
 MAX_FILES = 50
+MAX_COMPARED = 1000  # names, with one that is not there
 MAX_NAME_CHARS = 255
 
 # Text between quotation marks of any kind, or between whitespace and punctuation.
@@ -175,7 +178,8 @@ class Conversation:
             about = self._about(text, found, catalogue)
             if before:
                 about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
-            asked = request_section(text, named_files, absent)
+            similar = list(filter(None, map(self._similar_to, absent)))
+            asked = request_section(text, named_files, absent, similar)
             return self._loop.run(asked, about=about, named=named)
 
     @contextmanager
@@ -203,6 +207,18 @@ class Conversation:
                 if "/" not in name and request.split(maxsplit=1)[0] == f"/{name}":
                     raise
         return found
+
+    def _similar_to(self, absent: str) -> str:
+        """Return the file that the model may know and that a missing name probably means."""
+        directory, _, name = absent.rpartition("/")
+        act = self.session.asking()
+        try:
+            place = act.locate(directory or ".").path
+            names = [each for each in os.listdir(place)[:MAX_COMPARED] if act.may_list(place / each)]
+        except (VademecumError, OSError, ValueError):
+            return ""
+        near = nearest(name, names)
+        return f"{directory}/{near}" if directory and near else near or ""
 
     def has_room_for(self, text: str) -> bool:
         """Return whether a skill's instructions still fit into the context."""
@@ -276,7 +292,9 @@ def files_in(request: str, paths: Workspace, *, given: Sequence[str]) -> tuple[l
             names = _named_by(word, paths, is_marked=is_marked or pattern is _QUOTED)
             if not names:
                 # It stays in the request: Node.js and Next.js look like files too.
-                if pattern is _WORD and (like := _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))):
+                is_address = word.startswith("//")  # what follows "https:"
+                like = _LIKE_A_FILE.fullmatch(word.rstrip(".?!"))
+                if pattern is _WORD and like and not is_address:
                     absent.append((start, like[0]))
                 continue
             places += enumerate(names, start)

@@ -287,10 +287,14 @@ def shortened(text: str, kept: str, *, most: int = MAX_OBSERVATION_CHARS) -> str
     return f"{head}\n[… {len(text) - most:,} characters left out{place} …]\n{tail}"
 
 
-def request_section(request: str, files: Sequence[str], absent: Sequence[str] = ()) -> str:
-    """Return a request with the files that it names, and those of them that do not exist."""
-    lines = [safe(request)]
-    for head, names in (("files it names", files), ("files it names that are not here", absent)):
-        if names:
-            lines.append(f"{head}: {json.dumps(names, ensure_ascii=False)}")
-    return "\n".join(lines)
+def request_section(
+    request: str, files: Sequence[str], absent: Sequence[str] = (), similar: Sequence[str] = ()
+) -> str:
+    """Return a request with the files that it names, those that do not exist, and names like these."""
+    told = {
+        "files it names": files,
+        "files it names that are not here": absent,
+        "files with similar names": similar,
+    }
+    lines = [f"{head}: {json.dumps(names, ensure_ascii=False)}" for head, names in told.items() if names]
+    return "\n".join([safe(request), *lines])

@@ -159,12 +159,10 @@ def _tidy(root: Path) -> None:
         click.echo(f"vade: {visible(done)}", err=True)
 
 
-def scope_option(words: str, *names: str) -> Callable[[Command], Command]:
+def scope_option(words: str) -> Callable[[Command], Command]:
     """Return the option that chooses between the project and the home directory."""
     choice = click.Choice(["project", "user"])
-    return click.option(
-        "--scope", *names, "scope", type=choice, default="project", show_default=True, help=words
-    )
+    return click.option("--scope", type=choice, default="project", show_default=True, help=words)
 
 
 def scope_root(scope: str, context: Context) -> Path:

@@ -225,20 +225,19 @@ def _advised(error: VademecumError) -> str:
     return error.in_full if error.advice or guessed else f"{error} `vade list` lists the skills."
 
 
-_NOT_FOUND = {"missing", "no-charter", "no-run", "no-section", "no-suite", "not-installed"}
+_NOT_FOUND = {"missing", "no-charter", "no-run", "no-section", "no-source", "no-suite", "not-installed"}
 
 
 def _exit_code(error: VademecumError) -> int:
     match error:
-        case errors.ConfigError() | errors.SkillRefused():
-            return WRONG_USE
         case errors.Denied() | errors.PathRefused():
             return REFUSED
         case errors.IntegrityFailed():
             return BROKEN
     if isinstance(error, errors.SkillNotFound) or error.code in _NOT_FOUND:
         return NOT_FOUND
-    return WRONG_USE if isinstance(error, errors.CharterRefused) or error.code == "url" else FOUND_PROBLEMS
+    wrong = isinstance(error, errors.ConfigError | errors.SkillRefused | errors.CharterRefused)
+    return WRONG_USE if wrong or error.code == "url" else FOUND_PROBLEMS
 
 
 def _say(sentence: str, code: int) -> int:

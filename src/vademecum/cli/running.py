@@ -245,6 +245,9 @@ def exec_command(  # noqa: PLR0913 - one for each option
         printer.finish(result.files)
     about = {"run_id": record.run_id, "text": result.text, **result.facts}
     told = [*_remarks(result, record.place), *told_of(saved)]
+    own = {flag for each in click.get_current_context().command.params for flag in each.opts}
+    if result.facts["exit_code"] and (passed := next(filter(own.__contains__, arguments), None)):
+        told.append(f"vade: {passed} was passed to the script; options of vade come before {skill.name}")
     CommandResult({**about, "files": result.files, "outputs": saved}, (), told=told).print(as_json=as_json)
     failed = any(each.problem for each in saved)
     return 0 if result.facts["exit_code"] == 0 and not failed else 1

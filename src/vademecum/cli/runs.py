@@ -134,7 +134,7 @@ def outputs_command(*, run_id: str | None, out: str | None) -> CommandResult:
         origin="user",
         client=f"vade runs outputs {run.run_id}",
     )
-    if run.first("run_finished") is not None:
+    if out and run.first("run_finished") is not None:
         session.go_on_after(run)
     saved = save_outputs(session, outputs, out)
     listed = [visible(f"{each.name} ({counted(each.bytes, 'byte')}): {each.file}") for each in outputs]

@@ -126,7 +126,10 @@ class Toolkit:
         return self.session.view.catalogue(form=form, budget=budget)
 
     def system_prompt(self, *, form: Form = "xml", budget: int = DEFAULT_BUDGET) -> str:
-        """Return a text for the system prompt: how to use skills, and the list of skills."""
+        """Return a text for the system prompt: how to use skills, and the list of skills.
+
+        With it, call ``schemas(…, listed=False)``, so that the list is not sent twice.
+        """
         listed = self.catalogue(form=form, budget=budget)
         return f"{INSTRUCTIONS}\n\n{listed}" if listed else ""
 

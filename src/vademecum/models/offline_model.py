@@ -19,6 +19,7 @@ MAX_QUOTED_CHARS = 6000
 _HEAD = re.compile(r"^=== ([a-z ]+) ===$", re.MULTILINE)
 _FILES = re.compile(r"^files it names: (\[.*\])$", re.MULTILINE)
 _ABSENT = re.compile(r"^files it names that are not here: (\[.*\])$", re.MULTILINE)
+_SIMILAR = re.compile(r"^files with similar names: (\[.*\])$", re.MULTILINE)
 _FITS = re.compile(r"^the first one fits: yes\b", re.MULTILINE)
 _RANKED = re.compile(r"^ranked first by search: (.*)$", re.MULTILINE)
 _LOADED = re.compile(r"^skill (\S+) \(source (\S+)\)(?:, entry (\S+))?$", re.MULTILINE)
@@ -30,6 +31,7 @@ _ENGLISH = {
     "none": "No skill here fits this request: {request}\nI am the offline model: a few rules, not a language "
     "model, so I cannot do it myself. `vade search` looks for skills, and --model sets a language model.",
     "absent": "There is no {files} here that a skill could read: name a file of this project.",
+    "similar": " Did you mean {files}?",
     "no_entry": "The skill {skill!r} fits, but it names no entry script (metadata: entry: scripts/x.py), and "
     "I am the offline model: a few rules, not a language model. I cannot follow its instructions, which "
     "are:\n\n{text}",
@@ -41,6 +43,7 @@ _CHINESE = {
     "none": "这里没有适合该请求的技能：{request}\n我是离线模型，只有几条规则，不是语言模型，自己做不了。"
     "可以用 `vade search` 找技能，或用 --model 指定语言模型。",
     "absent": "这里没有技能可读的 {files}：请写出本项目里的文件。",
+    "similar": "是不是 {files}？",
     "no_entry": "技能 {skill!r} 适合，但它没有写明入口脚本（metadata: entry: scripts/x.py）；我是离线模型，"
     "只有几条规则，不是语言模型，无法照着说明去做。说明如下：\n\n{text}",
     "ran": "已运行技能 {skill!r} 的 {script}（离线模型：只按规则，不是语言模型）。\n\n{text}",
@@ -92,7 +95,10 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
         return _final(said["no_entry"].format(skill=skill, text=_quoted(body)), complete=False)
     if not any(what == "run_script" for what, _, _ in observed):
         if absent := _listed(_ABSENT, request):
-            return _final(said["absent"].format(files=", ".join(map(repr, absent))), complete=False)
+            text = said["absent"].format(files=", ".join(map(repr, absent)))
+            if similar := _listed(_SIMILAR, request):
+                text += said["similar"].format(files=", ".join(map(repr, similar)))
+            return _final(text, complete=False)
         named = {"name": skill, "source": source}
         run = _action("run_script", skill=named, relative_path=entry, args=files)
         return run | _plan(request, said, 1)

@@ -16,9 +16,16 @@ from vademecum.allowed_tools import Bounds
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped
 from vademecum.nearest import meant, nearest
-from vademecum.packs.content import MAX_SIGNATURE_BYTES, diff_of, differences_of, digest_of, files_of
+from vademecum.packs.content import (
+    MAX_SIGNATURE_BYTES,
+    diff_of,
+    differences_of,
+    digest_of,
+    files_of,
+    is_junk,
+)
 from vademecum.packs.install_root import InstallRoot, note_of, verdict_of
-from vademecum.packs.lock import LOCAL, Locked, LockFile, is_skill_path, lock_path, locked_here, read_lock
+from vademecum.packs.lock import LOCAL, Locked, LockFile, is_skill_path, lock_path, read_lock
 from vademecum.packs.packing import Staged, unpack
 from vademecum.packs.signatures import READERS, Signer, Trusted, signed_words, signer_of
 from vademecum.packs.sources.archive import Progress, silently
@@ -132,6 +139,12 @@ class Inspection(Struct, frozen=True):
         return found, left_out
 
     def _incoming(self, skill: Staged, signer: Signer | None, source: Source, staging: Path) -> IncomingSkill:
+        place = source.place and (source.place / skill.inside).resolve()
+        if place and place.is_relative_to(self.where.root.resolve()):
+            raise PackRefused(
+                f"{place} is in {self.where.root}, where skills are installed: name the source that it came "
+                "from; vade lock adopts a skill of your own."
+            )
         before = self.lock.skills.get(skill.name)
         pinned = before.signer if before else None
         _check_signer(skill.name, signer, pinned=pinned, required=self.options.require_signature)
@@ -153,6 +166,10 @@ class Inspection(Struct, frozen=True):
         version, who = skill.document.meta.version, signer.identity if signer else ""
         resolved = origin.resolved or digest
         locked = Locked(source.name, resolved, digest, skill.files, version, who or None, origin.url or None)
+        packed = tuple(file for file in before.files if not is_junk(file.path)) if before else None
+        if before and packed == skill.files and change.action == "same" and before.source != source.name:
+            kept = f"its source stays {before.source}: uninstall it first to change that"
+            locked, change = before, structs.replace(change, remarks=(*change.remarks, kept))
         return IncomingSkill(change, locked, staging / skill.name)
 
     def _compared(self, change: SkillChange, skill: Staged, staging: Path) -> SkillChange:
@@ -174,9 +191,9 @@ class Inspection(Struct, frozen=True):
         for problem in skill.document.problems:
             if skill.inside or problem.code != "name-directory-mismatch":
                 yield problem.message
-        if self.where.known.get(skill.name) == "builtin":
+        if (skill.name, "builtin") in self.where.known:
             yield f"it is used instead of the built-in skill {skill.name!r}"
-        other = looks_like(skill.name, self.where.known)
+        other = looks_like(skill.name, (name for name, _ in self.where.known))
         if other is not None:
             yield f"its name could be taken for {other!r}, which is another skill"
 
@@ -228,16 +245,18 @@ def _check_signer(name: str, signer: Signer | None, *, pinned: str | None, requi
         )
 
 
-def refuse_edits(name: str, root: Path, lock: LockFile) -> None:
-    """Refuse to replace or remove a skill that a person wrote or edited."""
+def refuse_edits(
+    name: str, root: Path, lock: LockFile, *, force: str = "replaces it (it is kept in .trash)"
+) -> None:
+    """Refuse to replace or remove a skill that a person wrote or edited, and say what ``--force`` does."""
     verdict = verdict_of(name, root, lock)
     own = name in lock.skills and lock.skills[name].source == LOCAL
     if verdict.status == "not-locked" or (verdict.status == "ok" and own):
-        raise PackRefused(f"{root / name} was not installed by vade: use --force to replace it (it is kept).")
+        raise PackRefused(f"{root / name} was not installed by vade: --force {force}.")
     if verdict.is_edited:
         raise PackRefused(
             f"{root / name} was changed since it was installed ({verdict.differences[0]}): vade diff {name} "
-            "shows it, --force replaces it (it is kept in .trash)."
+            f"shows it, --force {force}."
         )
 
 
@@ -272,26 +291,24 @@ def _skeleton(name: str) -> str:
 
 def uninstall(names: Sequence[str], where: InstallRoot, *, purge: bool = False, force: bool = False) -> None:
     """Move skills from a root to the trash, or delete them."""
+    forced = "deletes it" if purge else "removes it (it is kept in .trash)"
     with where.changing() as change:
         for name in names:
             where.place(name)
             if not force:
-                refuse_edits(name, where.root, change.lock)
+                refuse_edits(name, where.root, change.lock, force=forced)
             change.take_away(name, keep=not purge)
         change.commit()
 
 
 def restore(name: str, where: InstallRoot) -> Path:
-    """Bring back the latest version of a skill from the trash, with all its files."""
+    """Bring back the latest version of a skill from the trash, with all its files and its lock entry."""
     kept = _kept_in(where.root / TRASH / name) if is_skill_path(name) else []
     if not kept:
         names = kept_names(where.root)
         hint = meant(nearest(name, names), otherwise="only uninstalled or replaced skills are.")
         raise PackRefused(f"Nothing called {name!r} is kept in {where.root / TRASH}: {hint}", code="missing")
-    files = files_of(kept[-1], every=True)
     locked = read_lock(note_of(kept[-1])).skills.get(name)
-    if locked is None or locked.files != files:  # edited in the meantime: it is local now
-        locked = locked_here(files, locked)
     with where.changing() as change:
         copy = change.staging / ".back" / name
         shutil.copytree(kept[-1], copy, symlinks=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -46,11 +46,11 @@ def install_ground(root: Path) -> Ground:
 
 
 class InstallRoot(Struct, frozen=True):
-    """A root, the trusted keys, and the names of all skills with their sources."""
+    """A root, the trusted keys, and the name and source of every skill, also of overridden ones."""
 
     root: Path
     trusted: Trusted = ()
-    known: Mapping[str, str] = {}
+    known: tuple[tuple[str, str], ...] = ()
     scan: ScanSettings = ScanSettings()
 
     @property
@@ -98,15 +98,21 @@ class RootChange:
         self._went: set[str] = set()
         self._notes: dict[str, str] = {}
 
-    def put(self, name: str, locked: Locked, staged: Path, *, keep_old: bool = False) -> None:
-        """Put a staged skill into the root and the lock; edited files are always kept in the trash."""
+    def put(self, name: str, locked: Locked | None, staged: Path, *, keep_old: bool = False) -> None:
+        """Put a staged skill into the root and the lock; edited files are always kept in the trash.
+
+        Without an entry for the lock, the skill will not be in it.
+        """
         target = self.staging / name
         target.parent.mkdir(parents=True, exist_ok=True)
         os.rename(staged, target)
         edited = verdict_of(name, self._root, self.lock).is_edited
         keep = keep_old or edited or os.path.islink(self._root / name)
         self._move(name, staged=True, keep=keep)
-        self.remember(name, locked, place=target)
+        if locked is None:
+            self.forget(name)
+        else:
+            self.remember(name, locked, place=target)
 
     def remember(self, name: str, locked: Locked, *, place: Path | None = None) -> None:
         """Put a skill that is or will be in the root into the lock."""

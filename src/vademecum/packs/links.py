@@ -148,9 +148,13 @@ class Base(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def _changing(base: Base) -> Iterator[tuple[Transaction, Links]]:
-    """Hold the lock and yield the record; remove our files if nothing is recorded afterwards."""
+def _changing(base: Base, *, emptied: bool = False) -> Iterator[tuple[Transaction, Links]]:
+    """Hold the lock and yield the record; remove our files if nothing is recorded afterwards.
+
+    Also remove their directory, if this call made it, or if ``emptied``.
+    """
     base.inside(_LINKS_FILE)
+    emptied = emptied or not os.path.lexists(base.path / _OURS)
     with changing(base.ground) as transaction:
         try:
             yield transaction, base.read()
@@ -160,7 +164,8 @@ def _changing(base: Base) -> Iterator[tuple[Transaction, Links]]:
                 with contextlib.suppress(OSError):
                     shutil.rmtree(base.path / _OURS / STAGING, ignore_errors=True)
                     os.unlink(base.path / _OURS / LOCK)
-                    os.rmdir(base.path / _OURS)  # only if it is empty
+                    if emptied:
+                        os.rmdir(base.path / _OURS)  # only if it is empty
 
 
 def link(skills: Collection[Skill], base: Base, *, agents: Sequence[Compatible]) -> list[LinkResult]:
@@ -189,7 +194,7 @@ def unlink(names: Sequence[str] | None, base: Base, *, agents: Sequence[Compatib
     if not os.path.lexists(base.file) and not os.path.lexists(base.path / _OURS / LOCK):
         _refuse_unknown(names or (), base)
         return []
-    with _changing(base) as (transaction, links):
+    with _changing(base, emptied=True) as (transaction, links):
         chosen = {
             one.place: one
             for one in links.links

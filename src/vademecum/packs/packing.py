@@ -176,7 +176,7 @@ def unpack(
         staged: dict[str, Staged] = {}
         for number, (place, files) in enumerate(by_place.items()):
             target = f"{staging}/.{number}"
-            skill = _named(staging, target, _write_all(files, target, place), place)
+            skill = _named(staging, target, _write_all(files, target, place), place, source.name)
             if skill.name in staged:
                 raise PackRefused(
                     f"{source.name} has two skills called {skill.name!r}: nothing was installed."
@@ -226,7 +226,7 @@ def _write_all(files: list[SourceFile], target: str, place: str) -> tuple[SkillF
     return tuple(sorted(written))
 
 
-def _named(staging: Path, target: str, files: tuple[SkillFile, ...], place: str) -> Staged:
+def _named(staging: Path, target: str, files: tuple[SkillFile, ...], place: str, source: str) -> Staged:
     """Rename an unpacked skill to its own name; it must be valid."""
     file = document_in(found.path for found in files) or SKILL_FILE
     with open(f"{target}/{file}", "rb") as opened:
@@ -234,7 +234,7 @@ def _named(staging: Path, target: str, files: tuple[SkillFile, ...], place: str)
     if not document.valid:
         problem = next(problem for problem in document.problems if problem.severity == "error")
         line = f"line {problem.line}: " if problem.line else ""
-        where = f"{place}/{file}" if place else file
+        where = f"{os.path.join(place, file)} in {source}"
         raise PackRefused(f"{where} is not valid ({line}{problem.message}): nothing was installed.")
     check_name(document.name)
     if not os.path.lexists(f"{staging}/{document.name}"):

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives import serialization as form
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from msgspec import Struct
 
-from vademecum.errors import ConfigError, FileRefused, IntegrityFailed, PackRefused
-from vademecum.files import read_capped, read_own, writable
+from vademecum.errors import ConfigError, FileRefused, IntegrityFailed
+from vademecum.files import read_capped, read_own, writable, write_atomic
 from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SkillFile
 from vademecum.packs.lock import json_text
 
@@ -141,16 +141,17 @@ def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, P
     key = ec.generate_private_key(ec.SECP256R1()) if ecdsa else ed25519.Ed25519PrivateKey.generate()
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     private, public = directory / f"{name}.pem", directory / f"{name}.pub"
+    for path in (private, public):
+        if os.path.lexists(path):
+            raise ConfigError(f"{path} exists already: a key is never overwritten. Choose another name.")
     with writable(directory):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path, data, mode in ((private, secret, 0o600), (public, public_text(key.public_key()), 0o644)):
+        write_atomic(public, public_text(key.public_key()))
         try:
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as out:
-                out.write(data)
-        except FileExistsError as error:
-            raise PackRefused(
-                f"{path} exists already: a key is never overwritten. Choose another name."
-            ) from error
+            write_atomic(private, secret, mode=0o600)
+        except OSError:
+            public.unlink()
+            raise
     return private, public, id_of(key.public_key())
 
 
@@ -159,7 +160,7 @@ def private_key(path: Path) -> PrivateKey:
     try:
         found = form.load_pem_private_key(read_own(path, cap=MAX_KEY_BYTES, private=True), None)
     except FileNotFoundError as error:
-        raise ConfigError(f"There is no key {path}: make one with vade keygen.") from error
+        raise ConfigError(f"There is no key {path}: make one with vade keygen.", code="missing") from error
     except (OSError, FileRefused, ValueError, TypeError) as error:
         raise ConfigError(f"{path} is not a private key that can be used: {error}.") from error
     if not isinstance(found, PrivateKey):

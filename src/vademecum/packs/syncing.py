@@ -41,7 +41,7 @@ class Sources(Struct, frozen=True):
         locked = lock.skills[name]
         if locked.source == LOCAL:
             raise IntegrityFailed(
-                f"{name!r} was written here, and is missing or changed: restore it from version control."
+                f"{name!r} has the source local, so vade cannot fetch it: restore it from version control."
             )
         asked = structs.replace(options, only=(name,), force=True)
         origin = Origin(locked.resolved, locked.url or "")
@@ -68,6 +68,12 @@ class Failure(Struct, frozen=True):
 
     name: str
     error: VademecumError
+
+    @property
+    def named(self) -> str:
+        """Return the error, with the name in front if the error does not contain it."""
+        text = str(self.error)
+        return text if repr(self.name) in text else f"{self.name}: {text}"
 
 
 def check_frozen(where: InstallRoot) -> None:

@@ -144,7 +144,7 @@ class ServerProcess(ServerConnection):
             self._process.stdin.write(msgspec.json.encode(message) + b"\n")
             self._process.stdin.flush()
         except OSError as error:
-            raise SourceFailed("The server ended.") from error
+            raise SourceFailed("The server ended before it answered.") from error
         while "id" in message:
             yield _decoded(self._line(deadline))
 

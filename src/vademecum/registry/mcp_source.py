@@ -157,7 +157,18 @@ class McpSource:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(self._file, msgspec.json.encode(listing), mode=0o600)
 
-    def _connected(self, asked: _Listing) -> ServerConnection:
+    @contextlib.contextmanager
+    def _connected(self, asked: _Listing) -> Iterator[ServerConnection]:
+        """Connect to the server; an error names the source."""
+        try:
+            with self._connection(asked) as server:
+                yield server
+        except SourceFailed as error:
+            text = f"The source {self.name!r} failed ({str(error).rstrip('.')})."
+            advice = f"check that {asked.address!r} is an MCP server that serves skills"
+            raise SourceFailed(text, advice=advice) from error
+
+    def _connection(self, asked: _Listing) -> ServerConnection:
         if "://" in asked.address:
             token = SecretStore(self._context).get(TOKEN, skill=f"mcp:{self.name}") or ""
             return WebServer(asked.address, token=token, seconds=self._seconds)

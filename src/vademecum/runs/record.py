@@ -75,7 +75,7 @@ def new_run(directory: Path, *, clock: Callable[[], float] = time.time) -> Path:
     place = directory / f"{moment}-{int(now * 1000) % 1000:03}{os.urandom(2).hex()}"
     check_place(directory)
     with writable(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError), open(directory / ".gitignore", "x") as ignore:
             ignore.write("*\n")
         place.mkdir(mode=0o700)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from vademecum.config import SandboxName
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
+from vademecum.files import writable
 from vademecum.loader.loading import BodyLimits, Loaded, load_document
 from vademecum.policy.approval import Answer, Approver, Nobody
 from vademecum.policy.base import Decider, Origin
@@ -333,7 +334,8 @@ class Session:
     def go_on_after(self, run: PastRun) -> None:
         """Write what a person does now to the record of a run that is over."""
         number = run.events[-1].number
-        record = Record(Path(run.place), secrets=self.place.secrets, after=number)
+        with writable(Path(run.place)):
+            record = Record(Path(run.place), secrets=self.place.secrets, after=number)
         record.close()
         self.recording.last = Run(record, asked_for=True, first_call=number + 1)
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from vademecum.cli.indexing import IndexWords, completer, scope_option, scope_root
+from vademecum.cli.indexing import IndexWords, completer, repeatable, scope_option, scope_root
 from vademecum.cli.main import BROKEN, FOUND_PROBLEMS
 from vademecum.cli.output.printing import CommandResult, ProgressBar, command, paint
 from vademecum.config import Config, load_config
@@ -20,7 +20,7 @@ from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
 from vademecum.nearest import meant, nearest
 from vademecum.packs.content import diff_of
 from vademecum.packs.install import Options, SkillChange, install, kept_names, restore, uninstall
-from vademecum.packs.install_root import InstallRoot, install_ground, verify
+from vademecum.packs.install_root import InstallRoot, install_ground, verdict_of, verify
 from vademecum.packs.lock import LockFile, lock_path, read_lock
 from vademecum.packs.npm_lock import not_for_npm, npm_lock_path
 from vademecum.packs.signatures import TRUSTED_DIRECTORY, trusted_keys
@@ -57,7 +57,7 @@ class InstallContext:
     """The root, the sources and the settings for a command about installed skills."""
 
     def __init__(self, scope: str, *, incoming: bool = False) -> None:
-        """Load the settings; with ``incoming``, also the trusted keys and the names of all skills."""
+        """Load the settings; with ``incoming``, also the trusted keys and the known skills."""
         self.context = Context.current()
         self.settings: Config = load_config(self.context).settings
         self.scope = scope
@@ -65,7 +65,7 @@ class InstallContext:
         self.where = InstallRoot(
             scope_root(scope, self.context),
             trusted_keys(self.context.home / ".agent" / TRUSTED_DIRECTORY) if incoming else (),
-            _known_names() if incoming else {},
+            _known_skills() if incoming else (),
             scan=self.settings.scan,
         )
         self.sources = Sources(self.where, Fetching(self.context, self.bar))
@@ -79,19 +79,20 @@ class InstallContext:
         return Options(require_signature=require_signature or required, **allowed)
 
 
-def _known_names() -> dict[str, str]:
-    """Return the names of all skills here, each with its source, of several the overridden one."""
+def _known_skills() -> tuple[tuple[str, str], ...]:
+    """Return the name and the source of every skill here, also of overridden ones."""
     try:
         index = IndexWords().build()
     except VademecumError:
-        return {}
-    return {skill.name: skill.source for skill in (*index.skills, *index.shadowed)}
+        return ()
+    return tuple((skill.name, skill.source) for skill in (*index.skills, *index.shadowed))
 
 
 @command("install")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @_scope
-@click.option("--only", "--skill", "only", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
+@repeatable("--only", "NAME", "Only this skill")
+@click.option("--skill", "only", multiple=True, hidden=True)
 @_force
 @_signature
 @_dry_run
@@ -134,7 +135,8 @@ def _shown(change: SkillChange, *, dry_run: bool) -> Iterator[str]:
 
 @command("uninstall")
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_installed)
-@scope_option(_ROOTS, "--source")
+@_scope
+@click.option("--source", "scope", type=click.Choice(["project", "user"]), default="project", hidden=True)
 @click.option("--purge", is_flag=True, help="Delete the skills instead of keeping them in .trash.")
 @click.option("--force", is_flag=True, help="Also remove edited skills and those not installed by vade.")
 def uninstall_command(*, names: tuple[str, ...], scope: str, purge: bool, force: bool) -> CommandResult:
@@ -191,15 +193,17 @@ def diff_command(*, name: str, scope: str) -> CommandResult:
     here = InstallContext(scope)
     skills = read_lock(lock_path(here.where.root)).skills
     if name not in skills:
-        hint = meant(nearest(name, skills), otherwise="vade list lists the skills.")
+        hint = meant(nearest(name, skills), otherwise="vade verify lists the installed skills.")
         raise PackRefused(f"{name!r} was not installed here: {hint}", code="not-installed")
     place = here.where.place(name)
-    with tempfile.TemporaryDirectory(prefix="vade-") as aside:
-        lax = Options(allow_unsafe=True)  # only to compare
-        unsigned = LockFile({name: structs.replace(skills[name], signer=None)})
-        original = here.sources.stage_again(name, unsigned, lax, Path(aside, "then"))
-        here.bar.done()
-        lines = diff_of(original, place)
+    lines: list[str] = []
+    if verdict_of(name, here.where.root, LockFile(skills)).status != "ok":
+        with tempfile.TemporaryDirectory(prefix="vade-") as aside:
+            lax = Options(allow_unsafe=True)  # only to compare
+            unsigned = LockFile({name: structs.replace(skills[name], signer=None)})
+            original = here.sources.stage_again(name, unsigned, lax, Path(aside, "then"))
+            here.bar.done()
+            lines = diff_of(original, place)
     shown = _coloured(lines) if lines else [f"{visible(name)} has no edits"]
     return CommandResult({"name": name, "diff": lines}, shown, FOUND_PROBLEMS if lines else 0)
 
@@ -259,14 +263,16 @@ def sync_command(*, scope: str, frozen: bool, **allowed: bool) -> CommandResult:
         lines.append("vade lock NAME adopts a skill of your own.")
     if not failures and all(step.action == "not-locked" for step in steps):
         lines.append(f"Everything {'else ' if steps else ''}matches the lock")
-    return _finished({"frozen": frozen, "steps": steps}, lines, failures)
+    return _finished({"frozen": frozen, "steps": steps}, lines, failures, named=True)
 
 
-def _finished(document: dict[str, Any], lines: Iterable[str], failures: list[Failure]) -> CommandResult:
+def _finished(
+    document: dict[str, Any], lines: Iterable[str], failures: list[Failure], *, named: bool = False
+) -> CommandResult:
     problems = [{"source": one.name, "code": one.error.code, "message": str(one.error)} for one in failures]
     broken = any(isinstance(failure.error, IntegrityFailed) for failure in failures)
     code = BROKEN if broken else FOUND_PROBLEMS if failures else 0
-    told = [f"vade: {visible(str(failure.error))}" for failure in failures]
+    told = [f"vade: {visible(one.named if named else str(one.error))}" for one in failures]
     return CommandResult(document | {"problems": problems}, lines, code, told)
 
 

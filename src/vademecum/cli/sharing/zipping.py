@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,20 @@ from vademecum.skill.validate import validate_skill
 
 _FILE = click.Path(dir_okay=False)
 _OUT = click.option("-o", "--output", "out", required=True, type=_FILE, metavar="FILE", help="Zip to write.")
-_FOLDER, _DIRECTORY = click.Path(file_okay=False), click.Path(exists=True, file_okay=False)
+
+
+class _Existing(click.Path):
+    """Accept a path that exists; a missing one is not found, rather than a wrong command line."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        if not os.path.exists(value):
+            raise PackRefused(f"There is no {value!r}: name a path that exists.", code="missing")
+        return super().convert(value, param, ctx)
+
+
+_FOLDER, _DIRECTORY = click.Path(file_okay=False), _Existing(file_okay=False)
 
 
 @command("pack")
@@ -137,7 +151,7 @@ def keygen_command(*, name: str, ecdsa: bool, trust: bool) -> CommandResult:
 
 
 @command("sign")
-@click.argument("target", type=click.Path(exists=True), metavar="PACK|DIR")
+@click.argument("target", type=_Existing(), metavar="PACK|DIR")
 @click.option("--key", default="default", show_default=True, help="Name of a key, or path of a .pem file.")
 @click.option("--oms", is_flag=True, help="Sign a skill as OpenSSF Model Signing does (skill.oms.sig).")
 def sign_command(*, target: str, key: str, oms: bool) -> CommandResult:
@@ -166,7 +180,7 @@ def sign_command(*, target: str, key: str, oms: bool) -> CommandResult:
 
 
 @command("verify-pack")
-@click.argument("pack", type=click.Path(exists=True, dir_okay=False))
+@click.argument("pack", type=_Existing(dir_okay=False))
 def verify_pack_command(*, pack: str) -> CommandResult:
     """Check a pack without installing it: every entry, the manifest, every signature."""
     trusted = trusted_keys(Context.current().home / ".agent" / TRUSTED_DIRECTORY)

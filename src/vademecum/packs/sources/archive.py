@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from vademecum.errors import FileRefused, PackRefused
 from vademecum.packs.content import walk
-from vademecum.packs.sources.entry_names import NameCheck, refused
+from vademecum.packs.sources.entry_names import NameCheck, document_in, refused
 from vademecum.packs.sources.zips import MAX_ENTRIES, read_zip
 from vademecum.paths import open_contained
 
@@ -86,6 +86,8 @@ def open_archive(path: Path) -> Iterator[Opened]:
         raise PackRefused(f"{path} is larger than {MAX_PACKED_BYTES:,} bytes: nothing was installed.")
     if path.name.endswith(".json"):
         raise PackRefused(f"{path} is a list, not an archive: name the directory that it lists.")
+    if document_in([path.name]):
+        raise PackRefused(f"{path} is one file of a skill: name its directory, {path.parent}.")
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(open(path, "rb"))
@@ -97,7 +99,7 @@ def open_archive(path: Path) -> Iterator[Opened]:
                 opened = _tarred(stack.enter_context(_expanded(file, path, head)), path)
         except (*_UNREADABLE, struct.error, ValueError) as error:
             raise PackRefused(
-                f"{path} is not an archive that can be read ({str(error)[:200]}): nothing was installed."
+                f"{path} is not an archive that can be read ({str(error)[:200]}): name a zip or a tar."
             ) from error
         total = sum(file.size for file in opened.files)
         if total > MAX_UNPACKED_BYTES or (total > _RATIO_FROM and total > size * MAX_RATIO):

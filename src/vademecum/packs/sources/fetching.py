@@ -47,7 +47,8 @@ class Origin(Struct, frozen=True):
 class Source(Struct, frozen=True):
     """A fetched source: the origin of its skills, its files, and its name for the lock.
 
-    ``each`` has the origin of single skills if it differs; ``signature`` is the one next to an archive.
+    ``each`` has the origin of single skills if it differs; ``signature`` is the one next to an archive, and
+    ``place`` a directory on this machine.
     """
 
     origin: Origin
@@ -55,6 +56,7 @@ class Source(Struct, frozen=True):
     name: str = ""
     each: dict[str, Origin] = {}
     signature: bytes | None = None
+    place: Path | None = None
 
 
 class Fetching(Struct, frozen=True):
@@ -129,9 +131,9 @@ def _site(url: str, only: Collection[str], web: Web, aside: Path, at: Origin) ->
 def local_source(path: Path, name: str = "", *, sha256: str | None = None) -> Source:
     """Return a directory or an archive on this machine as a source, with the signature next to it."""
     if path.is_dir():
-        return Source(Origin(), partial(open_directory, path), name or str(path))
+        return Source(Origin(), partial(open_directory, path), name or str(path), place=path)
     if not path.is_file():
-        raise PackRefused(f"{path} is neither a file nor a directory: name an archive or a directory.")
+        raise PackRefused(f"{path} is neither a plain file nor a directory: name an archive.")
     digest = sha256_of(path)
     if sha256 is not None and sha256 != digest:
         raise IntegrityFailed(f"{path} has sha256 {digest}, not {sha256}: nothing was installed.")

@@ -125,8 +125,10 @@ class Repository:
             out.seek(0)
             err.seek(0)
             if process.returncode:
-                said = err.read(8192).decode("utf-8", "replace").strip().splitlines()
-                reason = (said[-1] if said else "no message")[:MAX_COMPLAINT_CHARS]
+                # After an empty line, git gives general advice.
+                said = err.read(8192).decode("utf-8", "replace").strip().partition("\n\n")[0].splitlines()
+                lines = (line.removeprefix("fatal: ").rstrip(".") for line in said)
+                reason = "; ".join(lines)[:MAX_COMPLAINT_CHARS] or "no message"
                 raise PackRefused(f"git {words[0]} failed ({reason}): nothing was installed.")
             return os.fsdecode(out.read())
 

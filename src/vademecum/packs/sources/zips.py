@@ -49,7 +49,7 @@ def _find_directory(file: IO[bytes], path: Path, size: int) -> tuple[int, int]:
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) - at < _END.size:
-        raise PackRefused(f"{path} is not an archive that can be read: nothing was installed.")
+        raise PackRefused(f"{path} is not an archive that can be read: name a zip or a tar.")
     _, *said, comment = _END.unpack_from(tail, at)
     end = size - len(tail) + at
     if end + _END.size + comment != size:
