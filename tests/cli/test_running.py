@@ -521,6 +521,7 @@ def test_outputs_of_a_chat_are_saved(making: Place) -> None:
     _, _, err = chatting(making, said, "--yes", "--model", turns(making, "1", "text"))
     assert "Write /outputs DIR to save the files." in err
     assert "vade: saved new/0000.txt (4 bytes)" in err
+    assert err.count("saved new/0000.txt") == 1
     assert "/clear takes no words: write /clear alone." in err
     assert (making.cwd / "new/0000.txt").read_text() == "text"
     assert not (making.cwd / "x").exists()

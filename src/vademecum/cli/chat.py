@@ -125,6 +125,7 @@ class Chat:
             outcome = self.conversation.run(line)
         finally:
             progress.end()
+            self.conversation.session.listener = None
         if progress.printed != outcome.answer:
             progress.write(outcome.answer)
             progress.end()
