@@ -58,14 +58,14 @@ def _commands(group: click.Group, before: tuple[str, ...]) -> Iterator[tuple[tup
 
 
 def _command(words: tuple[str, ...], command: click.Command, say: Say) -> list[str]:
-    shared = {option.name for option in _shared()}
+    shared = {option.name: _row(option) for option in _shared()}
     shown = [p for p in command.params if not getattr(p, "hidden", False)]
-    own = [p for p in shown if p.name not in shared and p.name != "as_json"]
+    own = [p for p in shown if shared.get(p.name) != _row(p) and p.name != "as_json"]
     usage = " ".join([*words, *command.collect_usage_pieces(click.Context(command))])
     parts = [f"## {' '.join(words)}\n", f"```text\n{usage}\n```\n", f"{_help(command)}\n"]
     if own:
         parts.append(_options(own))
-    if shared <= {p.name for p in command.params}:
+    if shared.keys() <= {p.name for p in command.params}:
         parts.append(say("It also takes the options that choose where skills are looked for, above.") + "\n")
     elif not own:
         parts.append(say("It takes no arguments and no options of its own.") + "\n")
@@ -83,7 +83,7 @@ def _options(parameters: list[click.Parameter]) -> str:
 
 def _row(parameter: click.Parameter) -> tuple[str, str, str]:
     if isinstance(parameter, click.Argument):
-        name = parameter.make_metavar(click.Context(click.Command("x"))).strip("[]")
+        name = parameter.make_metavar(click.Context(click.Command("x"))).removesuffix("...").strip("[]")
         needed = "required" if parameter.required else "optional"
         return f"`{name}`", "", f"{needed}, repeatable" if parameter.nargs == -1 else needed
     assert isinstance(parameter, click.Option)

@@ -125,6 +125,9 @@ def test_list_cuts_descriptions_without_blanks(place: Place, word: str) -> None:
 def test_list_of_nothing_says_how_to_begin(place: Place) -> None:
     out = place.vade("list", "--no-default-roots").out
     assert out == "0 skills\nPut one in .agent/skills/, or create one: vade new my-skill\n"
+    out = place.vade("list", "--source", "user").out
+    assert out == "0 skills\nPut one in ~/.agent/skills/, or create one: vade new my-skill --scope user\n"
+    assert place.vade("list", "--source", "extra").out == "0 skills\n"
 
 
 def test_exit_codes_of_paths_and_sections(place: Place) -> None:
@@ -213,6 +216,7 @@ def test_validate(place: Place) -> None:
     assert [list(verdict) for verdict in found] == [["path", "valid", "name", "description", "problems"]] * 2
     assert list(found[1]["problems"][0]) == ["code", "severity", "field", "line", "message"]
     assert place.vade("validate", "bad", "--lenient").code == 0
+    assert place.vade("validate", "good", "nope").code == 4
 
 
 def test_validate_a_directory_of_skills_misses_none(place: Place) -> None:
@@ -271,7 +275,7 @@ def test_validate_warns_of_a_template_that_was_not_filled_in(place: Place) -> No
 
 def test_new_asks_on_a_terminal_for_what_is_missing(place: Place) -> None:
     shown = on_a_terminal(place, VADE, "new", typed="Bad Name\npdf-forms\nFill in PDF forms.\n")
-    assert "must be lowercase" in shown
+    assert "must be lowercase. Type: bad-name." in shown
     assert "Made .agent/skills/pdf-forms/SKILL.md" in shown
     text = (place.cwd / ".agent/skills/pdf-forms/SKILL.md").read_text()
     assert text.splitlines()[1:3] == ["name: pdf-forms", 'description: "Fill in PDF forms."']
@@ -578,6 +582,18 @@ def test_inspect_explains_a_skill_that_was_left_out_or_lies_under_another_name(p
     )
 
 
+def test_a_skill_by_the_path_of_its_directory(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/acme/pdf")
+    write_skill(place.cwd, "acme/pdf")
+    for typed in (".agent/skills/acme/pdf", "./.agent/skills/acme/pdf/", "acme/pdf"):
+        found = place.vade("inspect", typed, "--json").json
+        assert found["path"] == f"{place.cwd}/.agent/skills/acme/pdf"
+    outside = write_skill(place.home, "other skills/mine")
+    done = place.vade("inspect", str(outside))
+    assert (done.code, f"is not searched: add --root '{place.home}/other skills'." in done.err) == (4, True)
+    assert place.vade("inspect", str(outside), "--root", f"{place.home}/other skills").code == 0
+
+
 def test_every_namesake_can_be_reached(place: Place) -> None:
     for where in (".agent/skills/pdf", ".agent/skills/acme/pdf", ".claude/skills/pdf"):
         write_skill(place.cwd, where)
@@ -878,6 +894,14 @@ def test_trust_is_for_the_file_as_it_is(place: Place) -> None:
     assert place.vade(*explain).code == 3
 
 
+def test_explain_a_skill_or_a_path_that_is_not_here(place: Place) -> None:
+    done = place.vade("permissions", "explain", "skill", "file-dif")
+    assert done.code == 0
+    assert done.out.splitlines()[1] == "No skill is called 'file-dif': did you mean 'file-diff'?"
+    for words in (("read", "/etc/passwd"), ("write", "../x")):
+        assert place.vade("permissions", "explain", *words).code == 3
+
+
 def test_rules_for_one_agent(place: Place) -> None:
     (place.home / ".agent").mkdir()
     rule = {"permission": "skill", "pattern": "csv-*", "effect": "deny"}
@@ -896,7 +920,8 @@ def test_inspect_names_tools_that_mean_nothing_here(place: Place) -> None:
         ".agent/skills/mine",
         "---\nname: mine\ndescription: x\nallowed-tools: Read mcp__git\n---\n",
     )
-    assert "unknown tools mcp__git" in place.vade("inspect", "mine").out.replace("  ", "")
+    out = place.vade("inspect", "mine").out
+    assert "line 4: 'allowed-tools' names 'mcp__git', which is not a tool here and allows nothing\n" in out
 
 
 @pytest.mark.parametrize(

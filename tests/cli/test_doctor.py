@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import threading
@@ -15,7 +16,7 @@ import pytest
 
 from tests.models import server as models_server
 from tests.models.server import serving
-from tests.support import Place
+from tests.support import Place, write_skill
 from vademecum.models import known_services
 from vademecum.secret_store import SecretStore
 
@@ -198,6 +199,24 @@ def test_a_directory_of_trusted_keys_that_is_none(place: Place) -> None:
         f"{place.home}/.agent/trusted-keys cannot be listed (Not a directory): make it a readable directory."
     )
     assert (refused.code, refused.err) == (2, f"vade: {said}\n")
+
+
+def test_a_corrupt_lock_and_a_directory_that_cannot_be_written(place: Place) -> None:
+    write_skill(place.cwd, ".agent/skills/mine")
+    (place.cwd / ".agent/skills.lock.json").write_text("{")
+    done = place.vade("doctor")
+    assert (done.code, f"✗ lock: {place.cwd}/.agent/skills.lock.json" in done.out) == (1, True), done.out
+    (place.cwd / ".agent/skills.lock.json").unlink()
+    assert place.vade("doctor").code == 0
+    if os.geteuid() != 0:  # root can write everywhere
+        (place.cwd / ".agent").chmod(0o500)
+        done = place.vade("doctor")
+        (place.cwd / ".agent").chmod(0o700)
+        assert (done.code, f"✗ state: {place.cwd}/.agent cannot be written" in done.out) == (1, True)
+
+
+def test_a_sentence_has_one_end(place: Place) -> None:
+    assert not re.search(r"\.[;,.)]", place.vade("doctor", VADE_TEST_WITHOUT="bubblewrap", PATH="/none").out)
 
 
 def test_keys_that_keep_skills_from_being_installed(place: Place) -> None:

@@ -98,7 +98,7 @@ def test_files_beyond_the_limit_are_named(making: Place) -> None:
     done = making.vade("exec", "--yes", "--out", "many", "make-files", "make.py", "1005", "x")
     assert done.code == 0
     assert "vade: 5 more files not kept: the limit is 1,000" in done.err
-    assert "vade: saved many/0000.txt (1 bytes)" in done.err
+    assert "vade: saved many/0000.txt (1 byte)" in done.err
     assert "vade: … and 980 more files" in done.err
     assert len(list((making.cwd / "many").iterdir())) == 1000
 
@@ -278,7 +278,7 @@ def test_commands_of_a_chat(files: Place) -> None:
         assert line in out.splitlines(), (line, out)
     assert "Which skill? Write /unload NAME." in err
     assert "there is no /modl: did you mean /model?" in err
-    assert "is configured" in chatting(files, "", "--agent", "nobody")[2]
+    assert "is configured: add it to `agents` in" in chatting(files, "", "--agent", "nobody")[2]
 
 
 def test_an_approved_write_says_that_it_was_done(files: Place) -> None:
@@ -384,7 +384,10 @@ def typed_in_chat(place: Place, model: str, keys: list[str]) -> str:
                 break
         if pressed:
             wanted += 1
-            os.write(terminal, pressed.encode())
+            os.write(terminal, pressed.removesuffix("\x03").encode())
+        if pressed.endswith("\x03"):
+            beating(place)
+            os.write(terminal, b"\x03")
     os.close(terminal)
     os.waitpid(child, 0)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
@@ -500,6 +503,54 @@ def test_ctrl_c_stops_a_turn_of_a_chat_and_not_the_chat(files: Place) -> None:
     assert (started.returncode, "The run was interrupted." in out, "after all" in out) == (0, True, True)
 
 
+def test_what_a_terminal_shows_of_a_chat(files: Place) -> None:
+    """A script's output is shown once, with its lines; so is the end after Ctrl-C."""
+    skill = write_skill(files.cwd, ".agent/skills/mine")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/x.py").write_text(SLOW)
+    shown = typed_in_chat(files, "offline", ["Compare a.txt with b.txt\r", "\x04"])
+    assert not re.search(r"lines 1-2 @@ +a", shown)
+    model = scripted(files, select("mine"), run_script("mine", "scripts/x.py"), final())
+    shown = typed_in_chat(files, model, ["go\r\x03", "\x04"])
+    assert "The run was interrupted." in shown
+    assert not re.search(r"\^C *\w", shown)  # a shifted line is wrapped, and then not replaced
+
+
+def test_outputs_of_a_chat_are_saved(making: Place) -> None:
+    said = "go\n/outputs\n/outputs --out x\n/outputs new\n/clear all\n"
+    _, _, err = chatting(making, said, "--yes", "--model", turns(making, "1", "text"))
+    assert "Write /outputs DIR to save the files." in err
+    assert "vade: saved new/0000.txt (4 bytes)" in err
+    assert err.count("saved new/0000.txt") == 1
+    assert "/clear takes no words: write /clear alone." in err
+    assert (making.cwd / "new/0000.txt").read_text() == "text"
+    assert not (making.cwd / "x").exists()
+
+
+def test_a_refused_script_is_a_call_and_no_run_of_a_script(files: Place) -> None:
+    stats = files.vade("run", "Compare a.txt with b.txt", "--json").json["stats"]
+    assert (stats["tool_calls"], stats["script_runs"]) == (1, 0)
+    code, shown = answered(files, "n\n", VADE, "run", "Compare a.txt with b.txt")
+    assert (code, "was declined" in shown) == (3, True)
+    last = read_run(files.cwd / ".agent/runs", run_ids(files.cwd / ".agent/runs")[-1])
+    finished = last.first("run_finished")
+    assert finished is not None
+    assert finished.data["stats"]["script_runs"] == 0
+
+
+def test_calls_of_another_program_among_the_runs(files: Place) -> None:
+    from vademecum.session.base import Place as SessionPlace
+    from vademecum.session.session import Session
+    from vademecum.tools.calls import ListDir
+
+    session = Session(files.build(), place=SessionPlace.at(files.context), client="mcp")
+    session.call(ListDir("."))
+    session.close()
+    assert files.vade("runs", "list").out.endswith("s (calls through mcp)\n")
+    (run,) = files.vade("runs", "list", "--json").json["runs"]
+    assert run["request"] == "skills for default, through mcp"
+
+
 def test_what_the_model_wrote_may_stay_out_of_the_record(files: Place) -> None:
     (files.home / ".agent").mkdir()
     (files.home / ".agent/config.json").write_text('{"runs": {"keep_model_text": false}}')
@@ -514,6 +565,21 @@ def test_a_chat_goes_on_with_the_offline_model(files: Place) -> None:
         files, "Compare a.txt with b.txt\nCompare a.txt with b.txt\n/csv-summary x.csv\n", "--yes"
     )
     assert (code, out.count("The files differ"), "2 columns" in out) == (0, 2, True)
+
+
+def test_a_long_line_of_a_question_stays_in_the_gutter(files: Place) -> None:
+    skill = write_skill(files.cwd, ".agent/skills/mine")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/x.py").write_text(f"print('{'long ' * 60}')\n")
+    _, shown = answered(files, "n\n", VADE, "exec", "mine", "x.py")
+    lines = [line for line in shown.splitlines() if "long" in line]
+    assert [line[:4] for line in lines] == ["  | ", "  ↳ ", "  ↳ ", "  ↳ "]
+    assert max(map(len, lines)) <= 100
+
+
+def test_what_is_not_saved_has_one_sentence(making: Place) -> None:
+    done = making.vade("run", "go", "--yes", "--model", turns(making, "1", "x"), "--out", ".git")
+    assert "was not saved: deny write '.git/0000.txt', because rule " in done.err
 
 
 def test_ctrl_c_at_a_question(files: Place) -> None:

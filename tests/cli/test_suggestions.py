@@ -53,6 +53,13 @@ from tests.support import Place, write_skill
             "The path 'descriptions.md' is not below references/, assets/ or scripts/: "
             "did you mean 'references/descriptions.md'?",
         ),
+        ("permissions explain tool raed_file", 2, "There is no tool 'raed_file': did you mean 'read_file'?"),
+        (
+            "run x --model openai:x",
+            2,
+            "The key of openai is missing: set OPENAI_API_KEY, "
+            "or run `vade secrets set OPENAI_API_KEY --models`.",
+        ),
         ("diff mien", 4, "'mien' was not installed here: did you mean 'mine'?"),
         ("update mien", 4, "'mien' is not in the lock: did you mean 'mine'?"),
     ],

@@ -19,7 +19,7 @@ from vademecum import validate_skill
         ("---\n- x\n---\n", "SKILL.md frontmatter must be a YAML mapping"),
         (
             "---\nname: x\ndescription: y\nb: 1\na: 2\n---\nz",
-            "Unexpected fields in frontmatter: a, b. Only ['allowed-tools'",
+            "Unexpected fields in frontmatter: a, b. Only allowed-tools, ",
         ),
         ("---\ndescription: y\n---\n", "Missing required field in frontmatter: name"),
         ("---\nname: x\n---\n", "Missing required field in frontmatter: description"),
@@ -67,7 +67,7 @@ def test_fields_that_only_we_read_are_a_remark_in_the_same_words(root: Path, fie
     verdict = validate_skill(write_skill(root, "x", text))
     (problem,) = verdict.problems
     assert (verdict.valid, problem.severity, problem.line) == (True, "warning", 4)
-    specified = "['allowed-tools', 'compatibility', 'description', 'license', 'metadata', 'name']"
+    specified = "allowed-tools, compatibility, description, license, metadata, name"
     wording = f"Unexpected fields in frontmatter: {field}. Only {specified} are allowed. "
     assert problem.message.startswith(wording)
     assert advice in problem.message

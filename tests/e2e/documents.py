@@ -150,10 +150,16 @@ def perform(step: Step, *, cwd: Path, env: dict[str, str], forked: bool = False)
     if forked and _PLAIN.fullmatch(step.command):
         words = shlex.split(step.command)[1:]
         _, out, err = forks().run(words, cwd=str(cwd), env=env, timeout=60)
-        return out + err
+        return _in_order(step, out, err, Path(env["HOME"]))
     words = ["bash", "-c", step.command]
     done = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
+    return _in_order(step, done.stdout, done.stderr, Path(env["HOME"]))
+
+
+def _in_order(step: Step, out: str, err: str, home: Path) -> str:
+    """Both streams as a page shows them: a warning comes before the answer, a remark after it."""
+    warned = as_shown(err + out, home) == as_shown(step.shown, home)
+    return err + out if warned else out + err
 
 
 def _at_a_terminal(step: Step, *, cwd: Path, env: dict[str, str]) -> str:

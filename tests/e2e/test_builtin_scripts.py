@@ -100,15 +100,15 @@ def test_summary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "words", "expected"),
     [
-        ("a;b\n1;2\n", [], "1 rows, 2 columns"),
-        ("a\tb\n1\t2\n", [], "1 rows, 2 columns"),
+        ("a;b\n1;2\n", [], "1 row, 2 columns"),
+        ("a\tb\n1\t2\n", [], "1 row, 2 columns"),
         ("名称,数量\n苹果,3\n".encode("gb18030"), [], "| 名称   | text    | 苹果"),
-        ("a,b\n1,2\n".encode("utf-16"), [], "1 rows, 2 columns"),
+        ("a,b\n1,2\n".encode("utf-16"), [], "1 row, 2 columns"),
         ("\ufeffa,b\n1,2\n", [], "| a      |"),
         ("1,2\n3,4\n", ["--no-header"], "2 rows, 2 columns"),
         ("a,b\n1\n1,2,3\n", [], "2 rows do not have 2 cells."),
-        ("a\n" + "x\n" * 100_000, [], "100,000 rows, 1 columns"),
-        ("a|b\n1|2\n", ["--separator", "|"], "1 rows, 2 columns"),
+        ("a\n" + "x\n" * 100_000, [], "100,000 rows, 1 column"),
+        ("a|b\n1|2\n", ["--separator", "|"], "1 row, 2 columns"),
     ],
 )
 def test_kinds_of_tables(tmp_path: Path, data: str | bytes, words: list[str], expected: str) -> None:

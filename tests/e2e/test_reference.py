@@ -36,6 +36,13 @@ def test_the_generated_pages_are_up_to_date() -> None:
         assert (PLACE / name).read_text("utf-8") == text, f"run: python -m docs.build_reference ({name})"
 
 
+def test_arguments_and_own_options_of_commands_are_whole() -> None:
+    page = text_of("docs/reference/cli.md")
+    assert not re.findall(r"^\| `[^`]*[][.][^`]*` \|", page, re.MULTILINE)
+    validate = page.partition("## vade validate\n")[2].partition("\n## ")[0]
+    assert "`--lenient` |  | Report problems that lenient reading repairs" in validate
+
+
 def test_every_kind_of_event_is_documented() -> None:
     used = {
         node.args[0].value

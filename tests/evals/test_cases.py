@@ -226,10 +226,10 @@ def test_files_say_what_they_say(tmp_path: Path) -> None:
     found = {wrong.file: (wrong.case, wrong.message) for wrong in suite.malformed}
     assert found["half.json"] == ("?", "it contains half a character (a lone surrogate): correct it")
     assert found["twice.json"] == (
-        "-",
+        "",
         "the file is not JSON (the key 'expected' appears twice): correct it.",
     )
-    assert found["twice.yaml"] == ("-", "the file is not YAML (the key 'input' appears twice): correct it.")
+    assert found["twice.yaml"] == ("", "the file is not YAML (the key 'input' appears twice): correct it.")
     assert found["wrong.yaml"][1].startswith("the file is not YAML (")
     out = tmp_path / "out"
     write_header(out, Header("n", "", 0.0, (), (), suite.malformed, ()))
@@ -280,3 +280,25 @@ def test_a_problem_is_one_sentence() -> None:
         str(Malformed("a.json", "x", "input", "Field required"))
         == "a.json, case x, field input: Field required"
     )
+
+
+def test_results_and_records_are_not_suites(tmp_path: Path) -> None:
+    write(tmp_path / "cases.json", [{"id": "one", "input": "x"}])
+    for file in ("out/results.jsonl", "out/evaluation.json", "out/runs/1/run.json"):
+        write(tmp_path / file, {"run_id": "1"})
+    for file in ("events.jsonl", "index.json", "run.json"):
+        write(tmp_path / "records/1" / file, {"run_id": "1"})
+    suite = read_suite(tmp_path)
+    assert ([case.id for case in suite.cases], suite.malformed) == (["one"], ())
+
+
+def test_a_mistake_is_named_with_its_file_and_what_was_meant(tmp_path: Path) -> None:
+    write(tmp_path / "bad.yaml", "a: [\n")
+    write(tmp_path / "key.yaml", '- id: one\n  input: x\n  constrants: {max_turn: 1}\n  files: {a: ""}\n')
+    write(tmp_path / "deep.yaml", "- id: two\n  input: x\n  constraints: {max_turn: 1}\n")
+    assert [str(wrong) for wrong in read_suite(tmp_path).malformed] == [
+        "bad.yaml: the file is not YAML (while parsing a flow node "
+        "did not find expected node content in line 2, column 1): correct it.",
+        "deep.yaml, case two, field constraints.max_turn: there is no such field: did you mean 'max_turns'?",
+        "key.yaml, case one, field constrants: there is no such field: did you mean 'constraints'?",
+    ]

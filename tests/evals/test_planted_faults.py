@@ -101,5 +101,11 @@ def test_every_fault_is_caught_and_named_and_nothing_else(place: Place, tmp_path
     assert [
         (wrong["file"], wrong["case"], wrong["field"], wrong["message"]) for wrong in report["malformed"]
     ] == [
-        ("cases.json", f"malformed-{n}", "expected.skils_any_of", "there is no such field.") for n in range(3)
+        (
+            "cases.json",
+            f"malformed-{n}",
+            "expected.skils_any_of",
+            "there is no such field: did you mean 'skills_any_of'?",
+        )
+        for n in range(3)
     ]

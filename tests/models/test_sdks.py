@@ -125,7 +125,7 @@ def test_keys_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(
-        ModelRefused, match="set OPENAI_API_KEY, or run `vade secrets set OPENAI_API_KEY --models`"
+        ConfigError, match="set OPENAI_API_KEY, or run `vade secrets set OPENAI_API_KEY --models`"
     ):
         models.openai("m")
 
@@ -158,7 +158,7 @@ def test_services_are_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found[name].base_url.startswith("https://")
         (key,) = found[name].variables
         monkeypatch.delenv(key, raising=False)
-        with pytest.raises(ModelRefused, match=f"set {key}, or run `vade secrets set"):
+        with pytest.raises(ConfigError, match=f"set {key}, or run `vade secrets set"):
             choose_model(f"{name}:m")
 
 

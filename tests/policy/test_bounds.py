@@ -8,7 +8,8 @@ import pytest
 
 from tests.support import write_skill
 from tests.tools.support import Bench
-from vademecum.policy.base import RISKS, Bound, Bounds
+from vademecum.allowed_tools import Bound, Bounds
+from vademecum.policy.base import RISKS
 from vademecum.tools.calls import DIRECT_TOOLS
 
 

@@ -53,9 +53,22 @@ def test_unknown_and_own_fields(root: Path) -> None:
     assert not verdict.valid
     unknown, own = verdict.problems
     assert unknown.message.startswith(
-        "Unexpected fields in frontmatter: hooks, model. Only ['allowed-tools',"
+        "Unexpected fields in frontmatter: hooks, model. Only allowed-tools, compatibility, "
     )
     assert (unknown.line, own.code, own.severity, own.line) == (4, "extension-field", "warning", 6)
+
+
+def test_a_misspelt_field_and_a_misspelt_tool(root: Path) -> None:
+    text = "---\nname: x\ndesciption: y\nallowed-tools: Red(docs/*) Bsh TodoWrite mcp__x Grep\n---\nz"
+    messages = [problem.message for problem in validate_skill(write_skill(root, "x", text)).problems]
+    assert any("desciption (did you mean 'description'?). Only allowed-tools, " in each for each in messages)
+    tools = [each for each in messages if each.startswith("'allowed-tools' names ")]
+    assert [each.partition("nothing")[2] for each in tools] == [
+        ": did you mean 'Read'?",
+        ": did you mean 'Bash'?",
+        "",
+        "",
+    ]
 
 
 def test_name_must_be_the_directory(root: Path) -> None:

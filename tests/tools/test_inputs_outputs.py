@@ -18,6 +18,7 @@ from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import USER, Policy, Rules, default_rules
 from vademecum.sandbox.available import Real, probe
 from vademecum.sandbox.process import CATCH_UP_SECONDS
+from vademecum.skill.text import counted
 from vademecum.tools.calls import RunScript
 
 SHOWS = """
@@ -282,7 +283,7 @@ def test_saving_an_output(bench: Bench) -> None:  # P2
         saved = bench.call("save_output", {"output": f"output:{number}/out/a.txt"})
         assert (saved.code, saved.text) == (
             "",
-            f"Saved output:{number}/out/a.txt as out/a.txt ({output.bytes} bytes).",
+            f"Saved output:{number}/out/a.txt as out/a.txt ({counted(output.bytes, 'byte')}).",
         )
         assert (bench.project / "out/a.txt").read_bytes() == output.file.read_bytes()
     assert bench.call("save_output", {"output": "output:1/out/a.txt", "path": "b/c.txt"}).ok

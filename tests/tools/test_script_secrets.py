@@ -165,6 +165,19 @@ def test_a_skill_gets_only_what_is_kept_for_it(place: Place) -> None:
     assert "given False" in seen.text
 
 
+def test_a_secret_that_is_not_set_is_named_for_people(place: Place) -> None:
+    skill_of(place)
+    configure(place, permissions=[{"permission": "script", "pattern": "*", "effect": "allow"}])
+    said = "vade: PLAIN_VALUE is not set for mine: vade secrets set PLAIN_VALUE --skill mine\n"
+    assert said in place.vade("exec", "--yes", "mine", "x.py").err
+    turns = place.home / "turns.json"
+    turns.write_text(json.dumps([select("mine"), run_script("mine", "scripts/x.py"), final()]))
+    assert said in place.vade("run", "x", "--yes", "--model", f"scripted:{turns}").err
+    assert "vade secrets" not in session_of(place, Asked("once")).call(RunScript("mine", "x.py")).text
+    configure(place, execution={"environment": ["PLAIN_VALUE"]})
+    assert said not in place.vade("exec", "--yes", "mine", "x.py", PLAIN_VALUE=VALUE).err
+
+
 def test_what_was_given_stays_masked_when_the_place_changes(place: Place) -> None:
     skill_of(place)
     configure(place)

@@ -8,6 +8,7 @@ import sys
 import click
 
 from vademecum.cli.indexing import repeatable
+from vademecum.cli.output.skill_text import terminal_width
 from vademecum.config import LoadedConfig
 from vademecum.errors import ConfigError
 from vademecum.nearest import meant, nearest
@@ -48,12 +49,16 @@ class TerminalApprover:
 
     def ask(self, question: Question) -> Answer:
         """Show the request, the rule that asks and the details, and wait for a clear answer."""
+        from rich.cells import chop_cells
+
         if sys.stderr.isatty():
             click.echo("\r\x1b[K", nl=False, err=True)  # remove a progress line
         click.echo(visible(question.wanted), err=True)
         click.echo(f"  asked because of {visible(question.decision.reason)}", err=True)
         for line in question.about.splitlines():
-            click.echo(f"  | {escaped(line.expandtabs(4))}", err=True)
+            # A line that the terminal wraps would leave the gutter and look like one of ours.
+            pieces = chop_cells(escaped(line.expandtabs(4)), max(terminal_width() - 4, 8)) or [""]
+            click.echo("  | " + "\n  ↳ ".join(pieces), err=True)
         while True:
             try:
                 typed = click.prompt(_CHOICES, default="", show_default=False, err=True).strip()
@@ -69,7 +74,9 @@ class TerminalApprover:
 
 def known_agent(config: LoadedConfig, name: str) -> None:
     """Raise ``ConfigError`` for an agent that is not configured: no rule would apply to it."""
-    known = ["default", *config.user.agents, *config.project.agents]
-    if name not in known:
-        hint = meant(nearest(name, known), otherwise=f"choose from {', '.join(dict.fromkeys(known))}.")
+    known = [*config.user.agents, *config.project.agents]
+    if name not in {"default", *known}:
+        there = f"choose from {', '.join(dict.fromkeys(['default', *known]))}."
+        other = there if known else "add it to `agents` in ~/.agent/config.json, or leave --agent out."
+        hint = meant(nearest(name, ["default", *known]), otherwise=other)
         raise ConfigError(f"No agent {name!r} is configured: {hint}")

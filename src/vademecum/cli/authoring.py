@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vademecum.cli.indexing import scope_option, scope_root
-from vademecum.cli.output.printing import MARKS, CommandResult, command, counted, json_option, paint
+from vademecum.cli.output.printing import MARKS, CommandResult, command, json_option, paint
 from vademecum.cli.output.skill_text import problem_line
 from vademecum.config import ScanSettings, load_config
 from vademecum.context import Context
@@ -21,7 +21,7 @@ from vademecum.registry.roots import BUILTIN_ROOT, default_roots
 from vademecum.registry.scan import Walk
 from vademecum.skill.scaffold import checked_name, write_skill
 from vademecum.skill.skill import Reading
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 from vademecum.skill.validate import Validation, validate_skill
 
 
@@ -34,7 +34,7 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool) -> CommandResult:
     """Check skills against the specification.
 
     PATH is the directory of a skill, its SKILL.md, or a directory of skills (default: the skills of this
-    project). Exit code 1: a skill is not valid.
+    project). Exit code 1: a skill is not valid, 4: a path does not exist.
     """
     context = Context.current()
     config = load_config(context)
@@ -54,7 +54,8 @@ def validate_command(*, paths: tuple[str, ...], lenient: bool) -> CommandResult:
         lines = settings.security.max_skill_body_lines
         verdicts += [validate_skill(place, reading=reading, max_body_lines=lines) for place in places]
         verdicts += unreachable
-    code = 0 if all(verdict.valid for verdict in verdicts) else 1
+    codes = {problem.code for verdict in verdicts for problem in verdict.problems}
+    code = 4 if "missing-path" in codes else 0 if all(verdict.valid for verdict in verdicts) else 1
     return CommandResult(verdicts, _verdict_lines(verdicts), code)
 
 
@@ -128,7 +129,7 @@ def _asked(name: str | None, description: str | None) -> tuple[str, str | None]:
         try:
             name = checked_name(click.prompt("Name, such as pdf-forms"))
         except SkillRefused as error:
-            click.echo(visible(str(error)), err=True)
+            click.echo(visible(str(error).replace("Run: vade new ", "Type: ")), err=True)
     if description is None:
         question = "What does it do, and when is it used? (Enter: write it later)"
         description = click.prompt(question, default="", show_default=False) or None

@@ -6,7 +6,7 @@ import glob
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import click
 from vademecum.agent.agent import Conversation
 from vademecum.cli.indexing import index_options
 from vademecum.cli.output.printing import RunProgress
-from vademecum.cli.running import Saved, agent_for, agent_options, model_for, told_of
+from vademecum.cli.running import Saved, agent_for, agent_options, model_for, save_outputs, told_of
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -26,7 +26,6 @@ from vademecum.runs.record import Event
 from vademecum.session.base import Place
 from vademecum.skill.text import escaped_lines, visible
 from vademecum.tools.calls import UnloadSkill
-from vademecum.tools.exchange import Output
 
 if TYPE_CHECKING:
     from prompt_toolkit.document import Document
@@ -39,9 +38,9 @@ _CHANGES = {"write_file": "wrote", "edit_file": "changed", "delete_file": "delet
 COMMANDS = {
     "/help": "show the commands",
     "/skills": "list the skills; /NAME calls one",
-    "/unload": "NAME: stop using a skill",
-    "/outputs": "list the files that scripts made",
-    "/model": "[KIND:NAME]: show or change the model",
+    "/unload": "stop using a skill: /unload NAME",
+    "/outputs": "list the files that scripts made; /outputs DIR saves them",
+    "/model": "show the model; /model KIND:NAME changes it",
     "/clear": "forget the conversation",
     "/quit": "end",
 }
@@ -64,6 +63,8 @@ class Chat:
         word, _, rest = line.partition(" ")
         rest = rest.strip()
         match word:
+            case "/help" | "/skills" | "/clear" | "/quit" if rest:
+                raise VademecumError(f"{word} takes no words: write {word} alone.", code="request")
             case "/help":
                 for name, text in COMMANDS.items():
                     click.echo(f"{name:<10} {text}")
@@ -74,10 +75,7 @@ class Chat:
             case "/unload":
                 raise VademecumError("Which skill? Write /unload NAME.", code="request")
             case "/outputs":
-                made = self.conversation.session.outputs.all
-                _tell(made)
-                if not made:
-                    click.echo("There are no outputs yet.")
+                self._outputs(rest)
             case "/model":
                 if rest:
                     self.conversation.model = model_for(rest, load_config(self.context), self.context)
@@ -104,11 +102,23 @@ class Chat:
             mark = "*" if skill.skill_id in active else " "
             click.echo(f"{mark} /{skill.name}  {visible(skill.description)[:80]}")
 
+    def _outputs(self, directory: str) -> None:
+        if directory.startswith("-"):
+            raise VademecumError("Write /outputs DIR to save the files.", code="request")
+        session = self.conversation.session
+        if not session.outputs.all:
+            click.echo("There are no outputs yet.")
+        _tell(save_outputs(session, session.outputs.all, directory or None))
+
     def _say(self, line: str) -> None:
         is_drawn = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         progress = _MarkdownProgress() if is_drawn else RunProgress()
 
+        is_over = False
+
         def listener(event: Event) -> None:
+            if is_over:  # the record of this turn gets what /outputs saves later
+                return
             progress(event)
             if event.type == "tool_called" and event.data.get("ok") and event.data.get("tool") in _CHANGES:
                 progress.done()
@@ -119,10 +129,11 @@ class Chat:
             outcome = self.conversation.run(line)
         finally:
             progress.end()
+            is_over = True
         if progress.printed != outcome.answer:
             progress.write(outcome.answer)
             progress.end()
-        _tell(outcome.outputs)
+        _tell(save_outputs(self.conversation.session, outcome.outputs, None))
 
 
 def _tell_change(call: dict[str, Any]) -> None:
@@ -130,8 +141,8 @@ def _tell_change(call: dict[str, Any]) -> None:
     click.echo(f"✓ {_CHANGES[call['tool']]} {visible(str(path))}", err=True)
 
 
-def _tell(outputs: Iterable[Output]) -> None:
-    for line in told_of([Saved(output) for output in outputs]):
+def _tell(saved: Sequence[Saved]) -> None:
+    for line in told_of(saved):
         click.echo(line, err=True)
 
 
@@ -145,7 +156,8 @@ class _MarkdownProgress(RunProgress):
 
         super().__init__()
         self._console = Console()
-        self._markdown = Markdown
+        # A line of a script's output stays a line.
+        self._markdown: Callable[[str], Any] = lambda text: Markdown(text.replace("\n", "  \n"))
         self._block = Live(
             console=self._console,
             auto_refresh=False,
@@ -162,7 +174,9 @@ class _MarkdownProgress(RunProgress):
         self._text += escaped_lines(text)
         if time.monotonic() - self._block_drawn < _SECONDS_BETWEEN:
             return
-        self._block.start()
+        if not self._block.is_started:
+            click.echo("\r\x1b[K", nl=False)  # the ^C that a terminal shows would shift the text
+            self._block.start()
         whole, self._text = whole_blocks(self._text)
         if whole:
             self._console.print(self._markdown(whole))

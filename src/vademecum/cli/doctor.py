@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import click
 
 from vademecum.cli.indexing import IndexWords, index_options, without_effect
-from vademecum.cli.output.printing import MARKS, CommandResult, ProgressBar, command, counted, paint
+from vademecum.cli.output.printing import MARKS, CommandResult, ProgressBar, command, paint
 from vademecum.cli.output.skill_text import problem_line, remark
 from vademecum.cli.running import model_for
 from vademecum.config import LoadedConfig, SandboxName, load_config
@@ -27,7 +27,7 @@ from vademecum.models.wire import ServedModel
 from vademecum.registry.build import refresh_index
 from vademecum.registry.index import Report, SkillIndex
 from vademecum.registry.roots import added_sources
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 from vademecum.tools.packages.environments import Environments, EnvironmentUsage
 from vademecum.tools.packages.uv import find_uv
 from vademecum.version import VERSION
@@ -191,6 +191,7 @@ def _checks(
     rules = counted(len(config.user.permissions) + len(config.project.permissions), "rule")
     yield HealthCheck("permissions", "ok", f"{rules} in addition to the defaults")
     yield from _trusted(config, context)
+    yield from _state(context)
     yield _sandbox(config.settings.execution.sandbox)
     yield _root_check(index.report)
     yield _cache(index)
@@ -216,6 +217,20 @@ def _trusted(config: LoadedConfig, context: Context) -> Iterator[HealthCheck]:
         yield HealthCheck("trusted keys", "note", text, f"Put public keys into {directory}.")
 
 
+def _state(context: Context) -> Iterator[HealthCheck]:
+    """Report directories that cannot be written, and lock files that cannot be read."""
+    from vademecum.packs.lock import lock_path, read_lock
+
+    for directory in dict.fromkeys((context.agent_directory, context.home / ".agent")):
+        if directory.exists() and not (directory.is_dir() and os.access(directory, os.W_OK)):
+            text = f"{directory} cannot be written, so nothing can be recorded or installed there"
+            yield HealthCheck("state", "problem", text, "Make it a directory that you can write.")
+        try:
+            read_lock(lock_path(directory / "skills"))
+        except VademecumError as error:
+            yield HealthCheck("lock", "problem", str(error))
+
+
 def _sandbox(wanted: SandboxName) -> HealthCheck:
     """Try each sandbox, and report the one that scripts run in."""
     from vademecum.sandbox.available import Real, choose_sandbox, network_by_host_problem, probe
@@ -225,17 +240,17 @@ def _sandbox(wanted: SandboxName) -> HealthCheck:
         return HealthCheck("sandbox", "note", "none, as configured: scripts can do anything you can", fix)
     tried = [probe(name) for name in ("bubblewrap", "landlock")]
     works = [found.sandbox.name for found in tried if found.sandbox is not None]
-    problems = " ".join(found.problem for found in tried if found.problem)
+    problems = [found.problem.rstrip(".") for found in tried if found.problem]
     try:
         chosen = choose_sandbox(wanted)
     except SandboxFailed:
-        said = f"none works, so scripts are refused. {problems}"
+        said = "; ".join(["none works, so scripts are refused", *problems])
         return HealthCheck("sandbox", "note", said, "Install bubblewrap.")
-    text = f"{chosen.name} ({' and '.join(works)} tried and working) {problems}".rstrip()
+    text = f"{chosen.name} ({' and '.join(works)} tried and working)"
     problem = network_by_host_problem(cast("Real", chosen.name))
-    by_host = f"network by host does not work ({problem})" if problem else "network by host works"
-    seen = "" if chosen.name == "bubblewrap" else f"; {_SEEN_UNDER_LANDLOCK}"
-    return HealthCheck("sandbox", "ok", f"{text}; {by_host}{seen}")
+    by_host = f"network by host does not work ({problem.rstrip('.')})" if problem else "network by host works"
+    seen = [] if chosen.name == "bubblewrap" else [_SEEN_UNDER_LANDLOCK]
+    return HealthCheck("sandbox", "ok", "; ".join([text, *problems, by_host, *seen]))
 
 
 def _root_check(report: Report) -> HealthCheck:

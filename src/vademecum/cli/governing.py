@@ -14,7 +14,7 @@ import click
 
 from vademecum.cli.indexing import complete_runs, html_option, model_option, repeatable, together
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import CommandResult, ProgressBar, command, counted
+from vademecum.cli.output.printing import CommandResult, ProgressBar, command
 from vademecum.cli.output.skill_text import table_lines
 from vademecum.cli.runs import run_or_latest
 from vademecum.context import Context
@@ -29,7 +29,7 @@ from vademecum.models import choose_model
 from vademecum.runs.record import Record, new_run, runs_directory
 from vademecum.simulation.setting import PROGRAM, Setting, Simulate, Simulated, load_simulation
 from vademecum.skill.skill import Problem
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 
 MAX_STATE_BYTES = 16 * 1024 * 1024
 _SIGNS = {True: "✓", False: "✗", None: "·"}

@@ -5,7 +5,6 @@ Most commands import this module, so the functions for completion import what th
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -15,14 +14,14 @@ from typing import Any, TypeVar
 import click
 from msgspec import structs
 
-from vademecum.cli.output.printing import ProgressBar, counted
+from vademecum.cli.output.printing import ProgressBar
 from vademecum.config import LoadedConfig, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
 from vademecum.registry.build import build_index
 from vademecum.registry.index import IndexOptions, SkillIndex
 from vademecum.registry.roots import added_sources, default_roots, needs_recovery
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 
 
 class _Sources(click.Choice[str]):
@@ -198,18 +197,9 @@ def complete_names(context: click.Context, _start: str) -> Iterable[str]:
     return (skill.name for skill in _index(context).for_people())
 
 
-def _reference(name: str) -> str:
-    """Return a skill's name as it was typed, or the absolute path if it is a path."""
-    return os.path.abspath(name) if name.startswith(("./", "../", "/")) else name
-
-
-def _references(_context: click.Context, _parameter: click.Parameter, given: Any) -> Any:
-    return _reference(given) if isinstance(given, str) else tuple(map(_reference, given))
-
-
 def name_argument(name: str = "name", **more: Any) -> Callable[[Command], Command]:
     """Return an argument that is a skill's name or path, or several of them."""
-    return click.argument(name, shell_complete=complete_names, callback=_references, **more)
+    return click.argument(name, shell_complete=complete_names, **more)
 
 
 @completer
@@ -247,4 +237,4 @@ def _files(context: click.Context) -> list[str]:
 
     # While click completes the value of an option, it has not yet assigned the arguments.
     name = context.params.get("name") or "".join(context.args[:1])
-    return list_assets(_index(context).get(_reference(name))) if name else []
+    return list_assets(_index(context).get(name)) if name else []

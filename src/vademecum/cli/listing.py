@@ -31,7 +31,9 @@ def list_command(*, source: Any, hidden_too: bool, **words: Any) -> CommandResul
     chosen = index.select(source=source) if source else index.skills
     shown = [skill for skill in chosen if hidden_too or skill.controls.user_invocable]
     doctor = f"vade doctor{asked.repeated()}"
-    lines = list_lines(shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor)
+    lines = list_lines(
+        shown, hidden=len(chosen) - len(shown), left_out=index.report.ignored, doctor=doctor, source=source
+    )
     return CommandResult({"skills": shown, "report": index.report, "hash": index.hash}, lines)
 
 

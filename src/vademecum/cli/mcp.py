@@ -16,13 +16,13 @@ import click
 from vademecum.cli.approving import known_agent
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import CommandResult, command, counted, json_option, print_json
+from vademecum.cli.output.printing import CommandResult, command, json_option, print_json
 from vademecum.cli.secrets import typed_secret
 from vademecum.config import load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError
 from vademecum.registry.mcp_source import McpSource, sources
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 
 TOKEN = "VADE_MCP_TOKEN"  # noqa: S105 - the name of a variable
 

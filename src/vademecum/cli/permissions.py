@@ -10,15 +10,15 @@ import click
 from vademecum.cli.approving import agent_option, known_agent
 from vademecum.cli.indexing import IndexWords, index_options
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import CommandResult, command, counted
-from vademecum.config import PERMISSIONS, load_config
+from vademecum.cli.output.printing import CommandResult, command
+from vademecum.config import PERMISSIONS, TOOLS, load_config
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
 from vademecum.nearest import there_is_no
 from vademecum.policy.base import Effect, Request
 from vademecum.policy.gate import said
 from vademecum.policy.grants import Grants, Trust, grants_file
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 
 permissions_command = group("permissions", "Show what is allowed here and why, and the remembered answers.")
 
@@ -27,10 +27,9 @@ permissions_command = group("permissions", "Show what is allowed here and why, a
 @click.argument("permission")
 @click.argument("resources", nargs=-1, required=True, metavar="RESOURCE...")
 @agent_option
-@click.option("--origin", type=click.Choice(["model", "user", "nested"]), default="model", show_default=True)
 @index_options
 def explain_command(
-    *, permission: str, resources: tuple[str, ...], agent: str, origin: Any, **words: Any
+    *, permission: str, resources: tuple[str, ...], agent: str, **words: Any
 ) -> CommandResult:
     """Show whether a request is allowed, which rule decides, and what would allow it.
 
@@ -45,9 +44,12 @@ def explain_command(
     context = Context.current()
     if permission not in PERMISSIONS:
         raise ConfigError(there_is_no("permission", permission, PERMISSIONS))
+    for tool in resources if permission == "tool" else ():
+        if tool not in TOOLS:
+            raise ConfigError(there_is_no("tool", tool, TOOLS))
     config = load_config(context)
     known_agent(config, agent)
-    request = Request(permission, resources, origin=origin, agent=agent)
+    request = Request(permission, resources, agent=agent)
     index, place = IndexWords(**words).build(context, config), Place.at(context, config=config)
     session = Session(index, place=place, agent=agent, recording=False)
     decision = explain(session, permission, resources)
@@ -61,6 +63,11 @@ def explain_command(
     lines = [said([request], decision)]
     if decision.effect is Effect.ASK:
         lines += [f"answer {grant.id} is remembered for it, unless the skill has changed" for grant in grants]
+    for name in resources if permission == "skill" else ():
+        try:
+            index.get(name)
+        except SkillNotFound as error:
+            lines.append(visible(str(error)))
     code = 0 if decision.effect is Effect.ALLOW else 3
     return CommandResult({**decision.to_json(), "remembered": grants}, lines, code)
 

@@ -29,7 +29,14 @@ from vademecum.cli.indexing import (
     repeatable,
     source_option,
 )
-from vademecum.cli.output.printing import CommandResult, RunProgress, counted, json_option, raised, yes_option
+from vademecum.cli.output.printing import (
+    CommandResult,
+    RunProgress,
+    json_option,
+    raised,
+    tell_of_secrets,
+    yes_option,
+)
 from vademecum.config import LoadedConfig, PriceSettings, load_config
 from vademecum.context import Context
 from vademecum.errors import VademecumError
@@ -40,7 +47,7 @@ from vademecum.policy.engine import Policy, allowing, reaching
 from vademecum.runs.record import Event
 from vademecum.session.base import Place, Result
 from vademecum.session.session import Session
-from vademecum.skill.text import escaped_lines, visible
+from vademecum.skill.text import counted, escaped_lines, visible
 from vademecum.tools.calls import RunScript, SaveOutput
 from vademecum.tools.exchange import Output, parts_of
 
@@ -284,6 +291,8 @@ class ScriptPrinter:
             click.echo(f"… {visible(event.data['text'])}", err=True)
         elif event.type == "output_piece":
             self._print(event.data["stream"], event.data["data"])
+        elif event.type == "tool_called":
+            tell_of_secrets(event)
 
     def finish(self, files: Sequence[str]) -> None:
         """Print the rest of the two files that contain all of the output."""
@@ -347,7 +356,7 @@ def save_outputs(session: Session, outputs: Sequence[Output], out: str | None) -
         name = output.name if names[output.name] == 1 else f"{output.number}/{output.name}"
         call = SaveOutput(output.reference, os.path.join(out, name))
         result = session.call(call, approver=Consent(), origin="user")
-        problem = "; ".join(filter(None, (result.text, result.advice))) if result.code else ""
+        problem = VademecumError(result.text, advice=result.advice).in_full if result.code else ""
         path = "" if problem else str(result.facts["path"])
         replaced = os.path.relpath(result.files[0], session.place.context.cwd) if result.files else ""
         saved.append(Saved(output, path, problem, replaced))
@@ -360,11 +369,11 @@ def told_of(saved: Sequence[Saved]) -> Iterator[str]:
     others = [each for each in saved if not each.problem]
     yield from map(_told_of_one, [*problems, *others[:MAX_TOLD]])
     if len(others) > MAX_TOLD:
-        yield f"vade: … and {len(others) - MAX_TOLD:,} more files"
+        yield f"vade: … and {counted(len(others) - MAX_TOLD, 'more file')}"
 
 
 def _told_of_one(saved: Saved) -> str:
-    name, size = saved.output.name, f"{saved.output.bytes:,} bytes"
+    name, size = saved.output.name, counted(saved.output.bytes, "byte")
     if saved.problem:
         said = f"{name} was not saved: {saved.problem}"
     elif saved.path:

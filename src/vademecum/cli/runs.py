@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,24 +12,31 @@ import click
 
 from vademecum.cli.indexing import IndexWords, complete_runs, html_option, index_options, out_option
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import CommandResult, command, counted, paint
+from vademecum.cli.output.printing import CommandResult, command, paint
 from vademecum.cli.output.skill_text import shortened, terminal_width
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
 from vademecum.policy.engine import Policy, allowing
 from vademecum.runs.record import Event, check_place, runs_directory
 from vademecum.runs.stored import SIGNS, PastRun, outputs_of, read_run, run_ids, timeline
-from vademecum.skill.text import escaped, visible
+from vademecum.skill.text import counted, escaped, visible
 from vademecum.tools.exchange import Outputs, recorded
 
 runs_command = group("runs", "List, show, replay or delete the recorded runs of this project.")
+# The record of a session in which another program calls the tools has this instead of a request.
+_CALLS = re.compile(r"\Askills for .+, through (.+)\Z")
 _run_argument = click.argument("run_id", required=False, shell_complete=complete_runs)
 
 
 @command("list", runs_command)
 @click.option("-n", "number", type=click.IntRange(1, 10_000), default=20, help="Number of runs (default 20).")
 def list_command(*, number: int) -> CommandResult:
-    """List the latest runs."""
+    """List the latest runs.
+
+    A run is done, refused (a rule refused, or nobody was there to approve), declined (a person declined),
+    degraded (the agent gave up, or a limit was reached), failed, interrupted, or unfinished (it is still
+    running, or it was killed). Calls of another program are one run.
+    """
     directory = runs_directory(Context.current())
     found = [_read(directory, run_id) for run_id in run_ids(directory)[-number:]]
     rows = [
@@ -42,7 +50,10 @@ def _row(run: PastRun) -> str:
     """Return the time, the status and the request of a run, on one line."""
     status = paint(f"{run.status:<12}", "green" if run.status == "done" else "yellow")
     room = terminal_width() - len(run.run_id) - 15
-    return f"{run.run_id}  {status}{shortened(visible(f'{run.seconds:.1f} s {run.request}'), room)}"
+    started = run.first("run_started")
+    is_ours = started is None or started.data.get("model") != "another program's"
+    request = run.request if is_ours else _CALLS.sub(r"(calls through \1)", run.request)
+    return f"{run.run_id}  {status}{shortened(visible(f'{run.seconds:.1f} s {request}'), room)}"
 
 
 @command("show", runs_command)
@@ -126,7 +137,7 @@ def outputs_command(*, run_id: str | None, out: str | None) -> CommandResult:
     if out and run.first("run_finished") is not None:
         session.go_on_after(run)
     saved = save_outputs(session, outputs, out)
-    listed = [visible(f"{each.name} ({each.bytes:,} bytes): {each.file}") for each in outputs]
+    listed = [visible(f"{each.name} ({counted(each.bytes, 'byte')}): {each.file}") for each in outputs]
     lines = ([] if out else listed) if saved else [f"{run.run_id} has no output files"]
     code, told = 1 if any(each.problem for each in saved) else 0, told_of(saved) if out else ()
     return CommandResult({"run_id": run.run_id, "outputs": saved}, lines, code, told=told)

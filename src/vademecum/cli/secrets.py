@@ -6,13 +6,14 @@ import sys
 
 import click
 
+from vademecum.cli.indexing import IndexWords
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import CommandResult, command, counted
+from vademecum.cli.output.printing import CommandResult, command
 from vademecum.context import Context
 from vademecum.errors import ConfigError, SkillNotFound
 from vademecum.secret_store import MAX_VALUE_CHARS, SecretStore
 from vademecum.skill.names import check
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 
 secrets_command = group("secrets", "Store secrets for skills and models. vade never shows their values.")
 skill_option = click.option("--skill", metavar="SKILL", help="For the scripts of this skill.")
@@ -38,7 +39,13 @@ def set_command(context: click.Context, *, name: str, skill: str | None, models:
         raise ConfigError(f"{skill!r} is not the name of a skill: `vade list` shows the names.")
     stored = SecretStore(Context.current()).set(name, typed_secret(name), skill=skill)
     where = "the system's keyring" if stored.place == "keyring" else "~/.agent/secrets.json"
-    return CommandResult(stored, [f"Stored {name} for {stored.purpose} in {where}"])
+    told = []
+    if skill is not None:
+        try:
+            IndexWords().build(quiet=True).get(skill)
+        except SkillNotFound as error:
+            told = [f"vade: {visible(str(error))} The secret is stored for later."]
+    return CommandResult(stored, [f"Stored {name} for {stored.purpose} in {where}"], told=told)
 
 
 def typed_secret(name: str) -> str:

@@ -185,3 +185,7 @@ class Case(_Strict):
     def expects_skills(self) -> tuple[str, ...]:
         """Return the skills that are right for the request; empty if the case names none."""
         return tuple(dict.fromkeys((*self.expected.skills_any_of, *self.expected.skills_all_of)))
+
+
+# The fields of a case and of its parts, to suggest one.
+FIELDS = sorted({name.rstrip("_") for kind in _Strict.__subclasses__() for name in kind.model_fields})

@@ -16,13 +16,13 @@ from vademecum.evals.cases import ANY_SKILL, Case
 from vademecum.evals.checks.answers import check_output, judge_statements
 from vademecum.evals.checks.trajectory import CheckResult, Trajectory
 from vademecum.evals.checks.watching import check_skills, check_status
-from vademecum.evals.suite import Malformed
+from vademecum.evals.suite import HEADER, RESULTS, Malformed
 from vademecum.evals.units import Configuration, Unit
 from vademecum.files import read_capped, writable, write_atomic
 
 MAX_RESULTS_BYTES = 1024 * 1024 * 1024
 MAX_HEADER_BYTES = 256 * 1024 * 1024
-RESULTS, HEADER, RUNS = "results.jsonl", "evaluation.json", "runs"
+RUNS = "runs"
 
 # The sentence for every time-out.
 LATE = "It did not finish within {:g} s."

@@ -17,10 +17,11 @@ from pydantic import ValidationError
 
 from vademecum.config import once
 from vademecum.errors import CaseRefused, FileRefused
-from vademecum.evals.cases import ANY_SKILL, Case
+from vademecum.evals.cases import ANY_SKILL, FIELDS, Case
 from vademecum.evals.isolation import places_of, sources_of
 from vademecum.files import read_capped
-from vademecum.nearest import nearest
+from vademecum.nearest import meant, nearest
+from vademecum.runs.record import EVENTS, INDEX
 
 MAX_SUITE_BYTES = 64 * 1024 * 1024
 MAX_FILES = 10_000
@@ -29,6 +30,7 @@ MAX_DEPTH = 100
 ENDINGS = (".json", ".yaml", ".yml")
 MAX_MANIFEST_BYTES = 64 * 1024
 MAX_ID_CHARS = 48
+RESULTS, HEADER = "results.jsonl", "evaluation.json"
 _TRIGGER_LISTS = ("triggers", "queries", "eval_queries", "trigger_queries")
 _BOTH = ("id", "input", "query", "prompt", "files", "mock", "repeat", "tags", "category")
 _EVAL_FIELDS = (*_BOTH, "expected_output", "assertions", "expectations", "name", "constraints")
@@ -39,7 +41,7 @@ _NAME = re.compile(rb"^name:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
 
 class Malformed(Struct, frozen=True):
-    """A case that cannot be run: its file, its id, the field and the problem."""
+    """A case that cannot be run: its file, its id (empty: the whole file), the field and the problem."""
 
     file: str
     case: str
@@ -48,8 +50,9 @@ class Malformed(Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return the problem in one sentence."""
+        case = f", case {self.case}" if self.case else ""
         field = f", field {self.field}" if self.field else ""
-        return f"{self.file}, case {self.case}{field}: {self.message}"
+        return f"{self.file}{case}{field}: {self.message}"
 
 
 class Suite(Struct, frozen=True):
@@ -113,7 +116,7 @@ def _read(file: Path, shown: str, skill: str) -> _Read:
     try:
         about, entries, case_of = _entries(_parsed(file), file, skill)
     except (CaseRefused, FileRefused, OSError) as error:
-        return _Read(file, shown, "", [], [Malformed(shown, "-", "", _fit(str(error)))])
+        return _Read(file, shown, "", [], [Malformed(shown, "", "", _fit(str(error)))])
     read = _Read(file, shown, about, [], [])
     for number, entry in enumerate(entries, 1):
         said = _said(entry, number)
@@ -182,7 +185,9 @@ def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
     for detail in error.errors(include_url=False)[:20]:
         steps = [str(step).rstrip("_") for step in detail["loc"] if not str(step).startswith("function-")]
         is_unknown = detail["type"] == "extra_forbidden"
-        message = "there is no such field." if is_unknown else detail["msg"].removeprefix("Value error, ")
+        hint = meant(nearest(steps[-1], FIELDS, like=0.8), otherwise="") if is_unknown else ""
+        unknown = f"there is no such field: {hint}" if hint else "there is no such field."
+        message = unknown if is_unknown else detail["msg"].removeprefix("Value error, ")
         seen[".".join(steps), message] = None
     yield from seen
 
@@ -193,6 +198,9 @@ def _files(path: Path) -> Iterator[Path]:
         return
     left_out = {"files", "project", "results"}
     for directory, names, files in os.walk(path):
+        if {RESULTS, HEADER} <= {*files} or {EVENTS, INDEX} <= {*files}:  # an evaluation, or a run
+            names.clear()
+            continue
         names[:] = sorted(name for name in names if name not in left_out and name[0] != ".")
         yield from (
             Path(directory, name) for name in sorted(files) if name.endswith(ENDINGS) and name[0] != "."
@@ -210,7 +218,7 @@ def _parsed(file: Path) -> Any:
     except UnicodeDecodeError as error:
         raise CaseRefused("the file is not UTF-8: save it as UTF-8.") from error
     except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
+        said = " ".join(str(error).replace('"<unicode string>", ', "").split())
         raise CaseRefused(f"the file is not {kind} ({said}): correct it.") from error
 
 

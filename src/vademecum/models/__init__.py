@@ -145,7 +145,7 @@ def _by_sdk(wanted: str, params: dict[str, Any], context: Context) -> Model:
     elif service.variables:
         variable = next(iter(service.variables))
         advice = f"set {variable}, or run `vade secrets set {variable} --models`"
-        raise ModelRefused(f"The key of {service.name} is missing: {advice}.")
+        raise ConfigError(f"The key of {service.name} is missing: {advice}.")
     elif service.package == "openai":
         own["api_key"] = "none"
     try:

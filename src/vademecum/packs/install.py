@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from vademecum.allowed_tools import Bounds
 from vademecum.errors import IntegrityFailed, PackRefused
 from vademecum.files import read_capped
 from vademecum.nearest import meant, nearest
@@ -30,7 +31,7 @@ from vademecum.packs.signatures import READERS, Signer, Trusted, signed_words, s
 from vademecum.packs.sources.archive import Progress, silently
 from vademecum.packs.sources.fetching import Source
 from vademecum.packs.transaction import MOMENT, TRASH
-from vademecum.policy.base import Bounds, risk_of
+from vademecum.policy.base import risk_of
 
 Action = Literal["new", "replace", "same"]
 

@@ -1,22 +1,19 @@
-"""Requests and decisions, which precede everything that is shown, loaded or run, and bounds on tools.
+"""Requests and decisions, which precede everything that is shown, loaded or run.
 
-A tool is limited by its risk and by a skill's ``allowed-tools``; neither grants anything. Entries of
-``allowed-tools`` are names of our tools, or those of other agents: ``Read``,
-``Bash(python scripts/x.py:*)``. An entry without a counterpart here allows nothing, and is reported.
+A tool is limited by its risk and by a skill's ``allowed-tools``; neither grants anything.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from vademecum.allowed_tools import Bounds
 from vademecum.config import TOOLS
-from vademecum.wildcards import matches
 
 Origin = Literal["model", "user", "nested"]
 
@@ -140,63 +137,6 @@ def needs_approval(tool: str, *, careful: Iterable[str] = ()) -> Decision | None
     return Decision(Effect.ASK, Rule("tool", says, Effect.ASK, layer, 0, remedy), "tool", tool)
 
 
-READING = ("read_file", "list_dir", "grep")
-_CHANGING = ("write_file", "edit_file", "save_output")
-# Names of our tools in other agents.
-_WORDS: dict[str, tuple[str, ...]] = {
-    word: tools
-    for words, tools in (
-        ("read view notebookread", ("read_file",)),
-        ("ls glob", ("list_dir",)),
-        ("grep search", ("grep",)),
-        ("write edit multiedit notebookedit", _CHANGING),
-        ("webfetch fetch", ("network_request",)),
-        ("bash shell", ("run_command", "run_script")),
-    )
-    for word in words.split()
-}
-_OWN: dict[str, tuple[str, ...]] = {name.replace("_", ""): (name,) for name in RISKS}
-_OWN["writefile"] = ("write_file", "save_output")
-# The file endings of the scripts that each interpreter runs.
-_INTERPRETED = {"python": ".py", "python3": ".py", "bash": ".sh", "sh": ".sh", "node": ".js .mjs .cjs"}
-_ENTRY = re.compile(r"(?P<name>[^()\s]+)(?:\((?P<argument>.*)\))?\Z", re.DOTALL)
-
-
-class Bound(Struct, frozen=True):
-    """One tool, and the pattern of what it may be used on."""
-
-    tool: str
-    pattern: str = "*"
-
-
-class Bounds(Struct, frozen=True):
-    """Everything that a skill's ``allowed-tools`` allows, and the entries without a meaning here."""
-
-    allowed: tuple[Bound, ...]
-    unknown: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, entries: Iterable[str]) -> Bounds:
-        """Interpret the entries. If none is known, the reading tools are allowed.
-
-        >>> Bounds.of(["Read(docs/**)", "mcp__x"])
-        Bounds(allowed=(Bound(tool='read_file', pattern='docs/*'),), unknown=('mcp__x',))
-        >>> [bound.tool for bound in Bounds.of(["mcp__x"]).allowed]
-        ['read_file', 'list_dir', 'grep']
-        """
-        understood = [(entry, _understand(entry)) for entry in _joined(entries)]
-        allowed = tuple(bound for _, bounds in understood for bound in bounds)
-        unknown = tuple(entry for entry, bounds in understood if not bounds)
-        return cls(allowed or (tuple(map(Bound, READING)) if unknown else ()), unknown)
-
-    def let_through(self, tool: str, resources: Iterable[str]) -> bool:
-        """Return whether a tool may be used on all of these."""
-        patterns = [bound.pattern for bound in self.allowed if bound.tool in {tool, "*"}]
-        if not patterns:
-            return False
-        return "*" in patterns or all(any(matches(p, text) for p in patterns) for text in resources)
-
-
 def bounded(
     tool: str,
     resources: Iterable[str],
@@ -214,52 +154,3 @@ def bounded(
     # An answer about the tool does not apply to this skill.
     about = tool if effect is Effect.DENY else f"{tool}, which {skill} excludes"
     return Decision(effect, rule, "tool", about)
-
-
-def _joined(entries: Iterable[str]) -> list[str]:
-    """Return the entries, with those rejoined that were split at a space inside brackets."""
-    whole: list[str] = []
-    for entry in entries:
-        if whole and whole[-1].count("(") > whole[-1].count(")"):
-            whole[-1] += f" {entry}"
-        else:
-            whole.append(entry)
-    return [entry for entry in whole if entry.strip()]
-
-
-def _understand(entry: str) -> list[Bound]:
-    found = _ENTRY.match(entry.strip())
-    if found is None:
-        return []
-    if found["name"] == "*":
-        return [Bound("*")]
-    word = found["name"].replace("_", "").replace("-", "").casefold()
-    tools = _OWN.get(word) or _WORDS.get(word, ())
-    argument = (found["argument"] or "").strip()
-    if argument in {"", "*", ":*", "**"}:
-        return [Bound(tool) for tool in tools]
-    return [bound for tool in tools for bound in _narrowed(tool, argument)]
-
-
-def _narrowed(tool: str, argument: str) -> list[Bound]:
-    """Return the bounds of one tool with an argument, in the syntax of its entry."""
-    match tool:
-        case "network_request":
-            return [Bound(tool, argument.removeprefix("domain:"))]
-        case "run_command":
-            prefix = argument.removesuffix(":*").removesuffix(" *")
-            return [Bound(tool, f"{prefix} *" if prefix != argument else argument)]
-        case "run_script":
-            return [Bound(tool, pattern) for pattern in _scripts(argument)]
-    return [Bound(tool, argument.removeprefix("./").replace("**", "*"))]
-
-
-def _scripts(command: str) -> list[str]:
-    """Return the scripts of the skill that a shell command would run: ``scripts/x.py``, or all of a kind."""
-    words = command.removesuffix(":*").removesuffix(" *").split()
-    for word in words:
-        _, found, tail = f"/{word}".rpartition("/scripts/")
-        if found:
-            return [f"scripts/{tail}"]
-    kinds = _INTERPRETED.get(words[0], "").split() if len(words) == 1 else ()
-    return [f"scripts/*{kind}" for kind in kinds]

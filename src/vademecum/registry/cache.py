@@ -21,7 +21,7 @@ from vademecum.skill.skill import Problem, Skill
 from vademecum.version import VERSION
 
 # Another version may read documents by other rules, so it needs a new cache.
-FORMAT = f"vademecum-index-5 {VERSION}"
+FORMAT = f"vademecum-index-6 {VERSION}"
 MAX_CACHE_BYTES = 1024 * 1024 * 1024
 MAX_CACHE_FILES = 64
 MAX_HALF_WRITTEN = 8

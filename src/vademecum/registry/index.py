@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from vademecum.config import Config, ScanSettings
 from vademecum.context import Context
 from vademecum.errors import SkillNotFound
 from vademecum.nearest import meant, nearest
+from vademecum.paths import leads_out
 from vademecum.registry.roots import Root, Source
 from vademecum.skill.skill import Printable, Problem, Reading, Skill
 from vademecum.wildcards import comparable
@@ -180,13 +182,11 @@ class SkillIndex:
         """Return the skill with a name, ignoring case.
 
         Of several skills with one name, ``source``, ``source:name``, ``group/name``, a skill's id or the
-        absolute path of its directory select one; ``mcp:server/name`` selects the skill of a server.
+        path of its directory select one; ``mcp:server/name`` selects the skill of a server.
         """
         for skill in (*self.skills, *self.shadowed) if name[:1] == "/" or ":" in name else ():
             if name in (skill.location, skill.skill_id) and source in {None, skill.source}:
                 return skill
-        if name[:1] == "/" and "\0" not in name and (linked := self.by_place.get(os.path.realpath(name))):
-            return linked
         level, colon, rest = name.strip().partition(":")
         if colon and level in get_args(Source) and source in {None, level}:
             return self.get(rest, source=level)
@@ -204,8 +204,16 @@ class SkillIndex:
             inside = not namespace or f"/{skill.namespace}".casefold().endswith(f"/{namespace}".casefold())
             if inside and source in {None, skill.source}:
                 return skill
+        advice = ""
+        if "/" in name and os.path.isdir(name):
+            if linked := self.by_place.get(os.path.realpath(name)):
+                return linked
+            if all(leads_out(root.path, name) for root in self.roots):
+                parent = shlex.quote(os.path.dirname(os.path.abspath(name)))
+                advice = f"because its directory is not searched: add --root {parent}"
         place = f" in source {source!r}" if source else ""
-        raise SkillNotFound(f"No skill is called {name!r}{place}{self._hint(wanted, namesakes)}")
+        text = f"No skill is called {name!r}{place}{self._hint(wanted, namesakes)}"
+        raise SkillNotFound(text, advice=advice)
 
     def _hint(self, wanted: str, namesakes: list[Skill]) -> str:
         if namesakes:

@@ -19,6 +19,7 @@ from vademecum.files import read_capped
 from vademecum.policy.base import Decision, Effect, needs_approval
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred
+from vademecum.skill.text import counted
 from vademecum.tools import calls, file_reading, writing
 from vademecum.tools.calls import Observation
 from vademecum.tools.workspace import Located
@@ -110,7 +111,7 @@ def _save(act: Act, call: calls.SaveOutput) -> Observation:
     act.decide(partial(act.writes, located))
     act.refuse_denied()
     data, there = read_capped(output.file, cap=MAX_SAVED_BYTES), writing.content_digest(located)
-    text = f"Saved {call.output} as {located.name} ({len(data):,} bytes)."
+    text = f"Saved {call.output} as {located.name} ({counted(len(data), 'byte')})."
     if there == output.sha256:  # it was saved before
         facts = {"bytes": len(data), "sha256": there, "path": located.name}
         return Observation(act.tool, text, facts=facts)

@@ -121,17 +121,20 @@ def run_script(  # noqa: PLR0913, PLR0917 - results from before the charter was 
         _check_unchanged(act, given, inputs)
         act.session.place.secrets.add(secrets.values())
         interpreter, facts = _interpreter(act, plan)
+        environment = _environment_of(act) | secrets
         job = Job(
             title=plan.resource,
             argv=(*interpreter.words, str(plan.file), *furnished.words),
             directory=room.work,
             readable=(plan.snapshot, *interpreter.readable),
-            environment=_environment_of(act) | secrets,
+            environment=environment,
             furnished=furnished,
             stdin=call.stdin.encode() or stdin,
             limits=limits_of(act.session.place.config.execution),
         )
         facts |= {"digest": plan.digest, "script_sha256": sha256_of(plan.file)}
+        if unset := [name for name in skill.meta.secrets if name not in environment]:
+            facts["secrets_not_set"] = unset
         return _run_started(act, room, job, call.network, facts, notes)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -326,7 +326,7 @@ class _Interpreter:
         if field is None:
             return None
         if isinstance(field.value, tuple):
-            return tuple(filter(None, (self._cleaned(tool)[0] for tool in field.value)))
+            return self._understood(filter(None, (self._cleaned(tool)[0] for tool in field.value)))
         text = self._text("allowed-tools")
         if text is None:
             return ()
@@ -339,7 +339,19 @@ class _Interpreter:
                 "Field 'allowed-tools' separates tools with commas; it was split. Separate them with spaces"
             )
             self._add("tools-split", message, "allowed-tools", severity="warning")
-        return tools
+        return self._understood(tools)
+
+    def _understood(self, tools: Iterable[str]) -> tuple[str, ...]:
+        """Return the tools, with a note for each entry that has no meaning here."""
+        from vademecum.allowed_tools import Bounds, nearest_word  # noqa: PLC0415 - for the few that name any
+
+        listed = tuple(tools)
+        for entry in Bounds.of(listed).unknown:
+            near = nearest_word(entry)
+            text = f"'allowed-tools' names {entry[:40]!r}, which is not a tool here and allows nothing"
+            text += f": did you mean {near!r}?" if near else ""
+            self._add("unknown-tool", text, "allowed-tools", severity="warning")
+        return listed
 
     def _metadata(self) -> dict[str, str]:
         field = self._fields.get("metadata")

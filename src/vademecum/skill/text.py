@@ -83,3 +83,12 @@ def outside_fences(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
             fence = mark[1]
         else:
             yield number, line
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or plural.
+
+    >>> counted(1, "skill"), counted(1200, "skill")
+    ('1 skill', '1,200 skills')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

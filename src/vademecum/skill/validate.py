@@ -16,6 +16,7 @@ from msgspec import structs
 
 from vademecum.errors import FileRefused, PathRefused
 from vademecum.files import read_capped
+from vademecum.nearest import nearest
 from vademecum.paths import contained, leads_out
 from vademecum.skill.document import parse_document, with_file_name
 from vademecum.skill.frontmatter import Fields, body_start, find_block
@@ -40,6 +41,7 @@ MAX_REFERENCES = 200
 # Problems that are warnings in the index, and errors by the specification.
 _ERRORS_HERE = frozenset({"name-directory-mismatch", "file-name"})
 
+_ALLOWED = f"Only {', '.join(sorted(SPECIFIED_FIELDS))} are allowed."
 _LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^)<>\s]+))")
 _CODE = re.compile(r"`[^`]+`")
 _MENTION = re.compile(r"`((?:scripts|references?|assets)/[^`\s*<>{}$]+)`")
@@ -131,14 +133,16 @@ def _unknown_fields(data: bytes) -> Iterator[Problem]:
     fields = read_fields(block) if isinstance(block, str) else Fields({})
     unknown = [key for key in fields.by_name if key not in KNOWN_FIELDS]
     if unknown:
-        listed = ", ".join(sorted(key[:40] for key in unknown))
-        text = f"Unexpected fields in frontmatter: {listed}. Only {sorted(KNOWN_FIELDS)} are allowed."
+        missing = sorted(KNOWN_FIELDS - fields.by_name.keys())
+        meant = ((key[:40], nearest(key, missing, like=0.8)) for key in sorted(unknown))
+        listed = [f"{key} (did you mean {near!r}?)" if near else key for key, near in meant]
+        text = f"Unexpected fields in frontmatter: {', '.join(listed)}. {_ALLOWED}"
         line = fields.by_name[unknown[0]].line
         text += " Move them under metadata if other tools are to read the skill"
         yield Problem("unknown-field", "error", text, unknown[0], line)
     for key in OWN_FIELDS:
         if key in fields.by_name:
-            text = f"Unexpected fields in frontmatter: {key}. Only {sorted(SPECIFIED_FIELDS)} are allowed."
+            text = f"Unexpected fields in frontmatter: {key}. {_ALLOWED}"
             moved = f"The specification's place for it is metadata: write metadata: {{{key}: …}}"
             advice = moved if key in {"version", "author"} else "It is read here; other tools may refuse it"
             yield Problem("extension-field", "warning", f"{text} {advice}", key, fields.by_name[key].line)

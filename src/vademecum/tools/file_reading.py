@@ -12,7 +12,7 @@ from typing import Any
 
 from vademecum.errors import ToolRefused
 from vademecum.files import read_up_to
-from vademecum.skill.text import without_hidden
+from vademecum.skill.text import counted, without_hidden
 from vademecum.tools.calls import Grep, Observation, ReadFile
 from vademecum.tools.workspace import Located, files_below, open_located
 
@@ -36,7 +36,7 @@ def read_file(call: ReadFile, located: Located) -> Observation:
     if len(data) > MAX_READ_BYTES:
         raise ToolRefused(f"{located.name!r} is larger than {MAX_READ_BYTES:,} bytes.", code="too-large")
     if b"\0" in data:
-        raise ToolRefused(f"{located.name!r} is not text ({len(data):,} bytes).", code="not-text")
+        raise ToolRefused(f"{located.name!r} is not text ({counted(len(data), 'byte')}).", code="not-text")
     try:
         text = without_hidden(data.decode("utf-8-sig").replace("\r\n", "\n"))[0]
     except UnicodeDecodeError as error:
@@ -124,4 +124,4 @@ def _entry(name: str, directory: int) -> str:
         return f"{name}/"
     if stat.S_ISLNK(found.st_mode):
         return f"{name} (a link)"
-    return f"{name} ({found.st_size:,} bytes)"
+    return f"{name} ({counted(found.st_size, 'byte')})"

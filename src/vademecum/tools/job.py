@@ -42,7 +42,7 @@ from vademecum.skill.assets import (
     script_path,
 )
 from vademecum.skill.skill import Skill
-from vademecum.skill.text import escaped, visible, without_hidden
+from vademecum.skill.text import counted, escaped, visible, without_hidden
 from vademecum.tools.calls import Observation, RunScript
 from vademecum.tools.exchange import Furnished, Input, Output, shown_below
 from vademecum.tools.packages import BLOCK_OPENS, REQUIREMENT_FILES
@@ -173,7 +173,7 @@ def observe(  # noqa: PLR0913 - all facts about a finished process
         lines.append("It printed nothing.")
     for output in outputs[:MAX_LISTED_OUTPUTS]:
         secret = ", which contains a secret and cannot be read" if output.secret else ""
-        lines.append(f"It left {visible(output.reference)} ({output.bytes:,} bytes{secret}).")
+        lines.append(f"It left {visible(output.reference)} ({counted(output.bytes, 'byte')}{secret}).")
     if len(outputs) > MAX_LISTED_OUTPUTS:
         lines.append(f"It left {len(outputs) - MAX_LISTED_OUTPUTS:,} more files.")
     if beyond:

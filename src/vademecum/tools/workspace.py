@@ -67,7 +67,7 @@ class Workspace:
             check_relative(root, relative)
             return found
         text = f"There is no {path[:200]!r} here: name a path relative to {self._roots[0]}."
-        raise ToolRefused(text, code="missing")
+        raise PathRefused(text, code="missing")
 
     def kind(self, word: str) -> Literal["file", "directory"] | None:
         """Return whether a word names a file or a directory; ``None`` if it names neither."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vademecum.errors import ToolRefused, VademecumError
+from vademecum.skill.text import counted
 from vademecum.tools.calls import EditFile, Observation
 from vademecum.tools.exchange import Stamp, stamp_of
 from vademecum.tools.workspace import Located, open_located, open_parent
@@ -114,7 +115,7 @@ def replace_file(tool: str, located: Located, data: bytes, trash: Path) -> Obser
                 os.unlink(temporary, dir_fd=directory)
             raise
     facts = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "diff": shown}
-    text = f"Wrote {located.name} ({len(data):,} bytes)."
+    text = f"Wrote {located.name} ({counted(len(data), 'byte')})."
     return Observation(tool, text, facts=facts, files=(str(kept),) if kept else ())
 
 

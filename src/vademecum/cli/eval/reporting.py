@@ -15,7 +15,7 @@ import msgspec
 
 from vademecum.cli.indexing import html_option
 from vademecum.cli.main import group
-from vademecum.cli.output.printing import BAR_CHARS, CommandResult, StatusLine, command, counted, paint
+from vademecum.cli.output.printing import BAR_CHARS, CommandResult, StatusLine, command, paint
 from vademecum.cli.output.skill_text import Cell, shortened, table_lines, table_widths, terminal_width
 from vademecum.context import Context
 from vademecum.errors import CaseRefused
@@ -30,10 +30,11 @@ from vademecum.evals.reports.summary import (
     summarise,
 )
 from vademecum.evals.reports.triggers import Triggers, is_right
-from vademecum.evals.results import HEADER, CaseResult, Evaluation, read_evaluation
+from vademecum.evals.results import CaseResult, Evaluation, read_evaluation
+from vademecum.evals.suite import HEADER
 from vademecum.files import writable
 from vademecum.runs.record import check_place, runs_directory
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 
 MAX_LISTED = 40
 MAX_WHY_WIDTH = 160

@@ -15,7 +15,7 @@ from msgspec import structs
 from vademecum.cli.approving import allow_option
 from vademecum.cli.eval.reporting import EvalProgress, eval_command, suites_home, summary_lines
 from vademecum.cli.indexing import IndexWords, complete_names, index_options, model_option, name_argument
-from vademecum.cli.output.printing import CommandResult, command, counted, yes_option
+from vademecum.cli.output.printing import CommandResult, command, yes_option
 from vademecum.context import Context
 from vademecum.errors import CaseRefused, SkillNotFound
 from vademecum.evals import units as ways
@@ -30,7 +30,7 @@ from vademecum.models import choose_model
 from vademecum.nearest import meant, nearest
 from vademecum.registry.index import SkillIndex
 from vademecum.skill.skill import Skill
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 from vademecum.tracing import belonging
 
 MAX_WORKERS = 256

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -131,20 +132,19 @@ def raised(result: Result) -> Result:
     raise error(result.text, code=result.code, advice=result.advice)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun in the singular or plural.
-
-    >>> counted(1, "skill"), counted(1200, "skill")
-    ('1 skill', '1,200 skills')
-    """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def paint(text: str, style: str) -> str:
     """Return the text in one of the ``STYLES`` if standard output shows colour."""
     code = STYLES[style] if style else ""
     shown = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     return f"\x1b[{code}m{text}\x1b[0m" if shown and code and text else text
+
+
+def tell_of_secrets(event: Event) -> None:
+    """Name the secrets that a script's skill declares and that are not set, and how to set them."""
+    skill = event.data["skill"]
+    for name in event.data["result"].get("secrets_not_set", ()):
+        text = f"{name} is not set for {skill}: vade secrets set {name} --skill {skill}"
+        click.echo(f"vade: {visible(text)}", err=True)
 
 
 class StatusLine:
@@ -165,8 +165,8 @@ class StatusLine:
         return True
 
     def show(self, text: str) -> None:
-        """Replace the line by a text."""
-        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+        """Replace the line by a text, cut to the width of the terminal."""
+        click.echo(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}", nl=False, err=True)
         self._shown = True
 
     def __enter__(self) -> Self:
@@ -228,6 +228,9 @@ class RunProgress(StatusLine):
             self.end()
         elif event.type == "output_piece":
             self._quote(event.data["data"])
+        elif event.type == "tool_called":
+            self.done()
+            tell_of_secrets(event)
         elif line := _LINES.get(f"{event.type} {event.data.get('action', '')}".rstrip()):
             text = f"… {visible(line.format_map(event.data))[:MAX_LINE_CHARS]}"
             if self._live:
@@ -249,10 +252,7 @@ class RunProgress(StatusLine):
         self._has_written = False
 
     def _quote(self, data: bytes) -> None:
-        """Show the output of a script while it runs, on a terminal."""
-        if not self._live:
-            return
+        """Show the last line of a script's output while it runs, on a terminal; the result has all of it."""
         *lines, self._rest = (self._rest + data.decode("utf-8", "replace")).split("\n")
-        self.done()
-        for line in lines:
-            click.echo(f"  │ {escaped(line.expandtabs(8))}", err=True)
+        if self._live and lines:
+            self.show(f"  │ {escaped(lines[-1].expandtabs(8))[:MAX_LINE_CHARS]}")

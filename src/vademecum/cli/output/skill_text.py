@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vademecum.cli.output.printing import MAX_LISTED_FILES, counted, paint
-from vademecum.skill.text import escaped_lines, visible
+from vademecum.cli.output.printing import MAX_LISTED_FILES, paint
+from vademecum.skill.text import counted, escaped_lines, visible
 
 if TYPE_CHECKING:
     from vademecum.registry.index import LeftOut
@@ -29,7 +29,7 @@ _PIECE = re.compile(rf"{_CHARACTER}[，。、；：！？）」』…]*\s*|(?:(?
 
 
 def list_lines(
-    skills: Sequence[Skill], *, hidden: int, left_out: Sequence[LeftOut], doctor: str
+    skills: Sequence[Skill], *, hidden: int, left_out: Sequence[LeftOut], doctor: str, source: str | None
 ) -> Iterator[str]:
     """Yield skills with their sources and descriptions, then how many are not shown and why."""
     yield from _rows(skills)
@@ -37,8 +37,9 @@ def list_lines(
         yield ""
     note = f" ({hidden:,} only for models: vade list --all)" if hidden else ""
     yield f"{counted(len(skills), 'skill')}{note}"
-    if not skills:
-        yield "Put one in .agent/skills/, or create one: vade new my-skill"
+    if not skills and source in {None, "project", "user"}:
+        home, scope = ("~/", " --scope user") if source == "user" else ("", "")
+        yield f"Put one in {home}.agent/skills/, or create one: vade new my-skill{scope}"
     roots = sum(entry.reason.code.startswith("root-") for entry in left_out)
     for number, noun, what in ((len(left_out) - roots, "skill", "left out"), (roots, "root", "not searched")):
         if number:
@@ -150,8 +151,6 @@ def skill_lines(skill: Skill, found: dict[str, Any]) -> Iterator[str]:
 
 
 def _facts(skill: Skill, found: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
-    from vademecum.policy.base import Bounds
-
     meta, controls = skill.meta, skill.controls
     tools = "not limited" if controls.allowed_tools is None else " ".join(controls.allowed_tools) or "none"
     winner = found["overridden_by"]
@@ -164,11 +163,10 @@ def _facts(skill: Skill, found: dict[str, Any]) -> Iterator[tuple[str, str | Non
     yield "secrets", " ".join(meta.secrets)
     yield "metadata", ", ".join(f"{key}={value}" for key, value in meta.metadata.items())
     yield "tools", tools
-    yield "unknown tools", ", ".join(Bounds.of(controls.allowed_tools or ()).unknown)
     yield "models", "cannot choose it" if controls.disable_model_invocation else "can choose it"
     yield "people", "can call it" if controls.user_invocable else "do not see it"
     yield "runs", "in a child agent" if controls.run_mode == "subagent" else "in the conversation"
-    yield from (("file", f"{file['path']} ({file['size']:,} bytes)") for file in found["files"])
+    yield from (("file", f"{file['path']} ({counted(file['size'], 'byte')})") for file in found["files"])
     yield "", "… and more files" if len(found["files"]) == MAX_LISTED_FILES else ""
     yield from (("same name", f"{other.path} ({other.reason})") for other in found["shadowed"])
     yield "other fields", ", ".join(skill.extra)

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from vademecum.cli.indexing import IndexWords, completer, repeatable, scope_option, scope_root
 from vademecum.cli.main import BROKEN, FOUND_PROBLEMS
-from vademecum.cli.output.printing import CommandResult, ProgressBar, command, counted, paint
+from vademecum.cli.output.printing import CommandResult, ProgressBar, command, paint
 from vademecum.config import Config, load_config
 from vademecum.context import Context
 from vademecum.errors import IntegrityFailed, PackRefused, VademecumError
@@ -27,7 +27,7 @@ from vademecum.packs.signatures import TRUSTED_DIRECTORY, trusted_keys
 from vademecum.packs.sources.fetching import Fetching
 from vademecum.packs.syncing import Failure, Sources, SyncStep, check_frozen, lock_here, sync, update
 from vademecum.packs.transaction import tidied
-from vademecum.skill.text import escaped, visible
+from vademecum.skill.text import counted, escaped, visible
 
 
 @completer

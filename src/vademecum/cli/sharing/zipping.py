@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from vademecum.cli.indexing import IndexWords, index_options, name_argument
-from vademecum.cli.output.printing import CommandResult, ProgressBar, command, counted
+from vademecum.cli.output.printing import CommandResult, ProgressBar, command
 from vademecum.context import Context
 from vademecum.errors import PackRefused
 from vademecum.files import writable, write_atomic
@@ -33,7 +33,7 @@ from vademecum.packs.sources.fetching import SIGNATURE_SUFFIX, local_source
 from vademecum.skill.document import parse_document
 from vademecum.skill.frontmatter import read_opening
 from vademecum.skill.skill import MANIFEST
-from vademecum.skill.text import visible
+from vademecum.skill.text import counted, visible
 from vademecum.skill.validate import validate_skill
 
 _FILE = click.Path(dir_okay=False)

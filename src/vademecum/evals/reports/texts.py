@@ -89,7 +89,7 @@ def _column_notes(column: ConfigurationSummary, rows: Sequence[CaseRow]) -> Iter
         yield f"precision {precision}, recall {shown(whole.recall, whole.recall_interval)}"
         if found.negatives:
             of = f"{found.false_triggers} of {found.negatives} requests that must not trigger"
-            yield f"false triggers: {of} ({shown(found.false_trigger_rate, found.false_trigger_interval)})"
+            yield f"false triggers {shown(found.false_trigger_rate, found.false_trigger_interval)}: {of}"
     if column.judges:
         yield f"judged in part by a model: {', '.join(column.judges)}"
 

@@ -180,7 +180,8 @@ def report(path: Path, rows, *, header: bool) -> None:
         uneven += len(cells) != len(columns)
         for column, cell in zip(columns, [*cells, *[""] * (len(columns) - len(cells))], strict=False):
             column.add(cell)
-    print(f"**{path.name}**: {count:,} rows, {len(columns)} columns\n")
+    size = f"{count:,} row{'s' * (count != 1)}, {len(columns)} column{'s' * (len(columns) != 1)}"
+    print(f"**{path.name}**: {size}\n")
     titles = ["column", "type", "least", "most", "mean", "missing", "different", "most frequent"]
     print_table([titles, *(column.row() for column in columns)])
     if uneven:
