@@ -504,7 +504,7 @@ def test_ctrl_c_stops_a_turn_of_a_chat_and_not_the_chat(files: Place) -> None:
 
 
 def test_what_a_terminal_shows_of_a_chat(files: Place) -> None:
-    """A script's output is shown once, with its lines; so is the end after Ctrl-C."""
+    """A script's output keeps its lines, and the end after Ctrl-C is shown once."""
     skill = write_skill(files.cwd, ".agent/skills/mine")
     (skill / "scripts").mkdir()
     (skill / "scripts/x.py").write_text(SLOW)
