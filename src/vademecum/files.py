@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import stat
@@ -91,6 +92,15 @@ def writable(place: Path) -> Iterator[None]:
         advice = "make room there" if error.errno == errno.ENOSPC else "make it writable"
         text = f"{place} cannot be written ({error.strerror or error}): {advice}."
         raise ConfigError(text) from error
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the lock of an open file unless another process has it; closing the file releases it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def keep_newest(directory: Path, pattern: str, most: int) -> None:

@@ -548,7 +548,7 @@ def test_calls_of_another_program_among_the_runs(files: Place) -> None:
     session.close()
     assert files.vade("runs", "list").out.endswith("s (calls through mcp)\n")
     (run,) = files.vade("runs", "list", "--json").json["runs"]
-    assert run["request"] == "skills for default, through mcp"
+    assert run["request"] == "(calls through mcp)"
 
 
 def test_what_the_model_wrote_may_stay_out_of_the_record(files: Place) -> None:

@@ -177,7 +177,7 @@ class Conversation:
                 skills_active=[skill.skill_id for skill in session.active],
             )
             self._loop = Loop(self.model, session, record, said, self.agent.budget)
-            about = self._about(text, found, catalogue)
+            about = self._about(rest, found, catalogue)
             if before:
                 about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
             similar = list(filter(None, map(self._similar_to, absent)))
@@ -249,7 +249,8 @@ class Conversation:
         session.load_nested(skill, loaded, effect)
         loop = Loop(self.model, session, record, said, budget)
         loop.skills.add(skill.name)
-        outcome = loop.run(request, about=f"budget: {budget}", loaded=[said.keep(skill, loaded.text)])
+        about = "\n".join([f"budget: {budget}", *_language_of(request)])
+        outcome = loop.run(request, about=about, loaded=[said.keep(skill, loaded.text)])
         spent.add(loop.spent)
         self.session.write("child_finished", run=record.run_id, status=outcome.status)
         if outcome.status == "declined":  # a refusal to the child is a refusal to its parent
@@ -267,11 +268,7 @@ class Conversation:
 
     def _about(self, request: str, found: Findings | None, catalogue: Catalogue) -> str:
         """Return the facts for the model beside the request: the day, the language, the search results."""
-        signs = {} if request.isascii() else _LANGUAGES
-        language = next((name for name, sign in signs.items() if re.search(sign, request)), "")
-        lines = [f"date: {time.strftime('%Y-%m-%d')}", f"budget: {self.agent.budget}"]
-        if language:
-            lines.append(f"answer in: {language}")
+        lines = [f"date: {time.strftime('%Y-%m-%d')}", f"budget: {self.agent.budget}", *_language_of(request)]
         if found is not None and found.hits:
             lines.append(f"ranked first by search: {', '.join(hit.name for hit in found.hits)}")
             lines.append(f"the first one fits: {'yes' if found.fits else 'no'} ({found.confidence:.0%} sure)")
@@ -280,6 +277,12 @@ class Conversation:
                 hits = [each for each in self.session.view.offered.skills if each.name in names]
                 lines.append(safe(render_catalogue(hits).text))
         return "\n".join(lines)
+
+
+def _language_of(request: str) -> list[str]:
+    """Return the line that names the language of a request, if it is not written in ASCII."""
+    signs = {} if request.isascii() else _LANGUAGES
+    return [f"answer in: {name}" for name, sign in signs.items() if re.search(sign, request)][:1]
 
 
 def files_in(request: str, paths: Workspace, *, given: Sequence[str]) -> tuple[list[str], list[str], str]:

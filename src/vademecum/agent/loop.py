@@ -162,7 +162,7 @@ class Loop:
                 result = Result(f"Only {MAX_BODIES_A_TURN} skills a turn are loaded: ask again.", "not-done")
             else:
                 result = self._do(action)
-                self.spent.script_runs -= action.type == "run_script" and not result.files
+                self.spent.script_runs += action.type == "run_script" and bool(result.files)
             refused = refused or result.code in _REFUSALS
             self.said.result(self._observe(action.type, result, action.about), action.id)
         left = self.budget.turns - self.spent.turns
@@ -184,8 +184,6 @@ class Loop:
     def _do(self, action: protocol.Action) -> Result:
         """Carry out one action; tell the model of errors, but raise a person's refusal."""
         self.spent.tool_calls += action.type in {"run_script", "call_tool"}
-        # A script counts while it runs; one that did not run is taken back.
-        self.spent.script_runs += action.type == "run_script"
         try:
             match action.call:
                 case protocol.SelectSkills(skills=skills):
@@ -200,7 +198,6 @@ class Loop:
                     return self.session.call(call)
         except Declined as error:
             if not error.told:
-                self.spent.script_runs -= action.type == "run_script"
                 raise
             # The person gave a reason: the model gets it and can continue with something else.
             return Result(str(error), error.code, "error")

@@ -114,11 +114,7 @@ class Chat:
         is_drawn = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         progress = _MarkdownProgress() if is_drawn else RunProgress()
 
-        is_over = False
-
         def listener(event: Event) -> None:
-            if is_over:  # the record of this turn gets what /outputs saves later
-                return
             progress(event)
             if event.type == "tool_called" and event.data.get("ok") and event.data.get("tool") in _CHANGES:
                 progress.done()
@@ -129,7 +125,6 @@ class Chat:
             outcome = self.conversation.run(line)
         finally:
             progress.end()
-            is_over = True
         if progress.printed != outcome.answer:
             progress.write(outcome.answer)
             progress.end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +22,6 @@ from vademecum.skill.text import counted, escaped, visible
 from vademecum.tools.exchange import Outputs, recorded
 
 runs_command = group("runs", "List, show, replay or delete the recorded runs of this project.")
-# The record of a session in which another program calls the tools has this instead of a request.
-_CALLS = re.compile(r"\Askills for .+, through (.+)\Z")
 _run_argument = click.argument("run_id", required=False, shell_complete=complete_runs)
 
 
@@ -50,10 +47,7 @@ def _row(run: PastRun) -> str:
     """Return the time, the status and the request of a run, on one line."""
     status = paint(f"{run.status:<12}", "green" if run.status == "done" else "yellow")
     room = terminal_width() - len(run.run_id) - 15
-    started = run.first("run_started")
-    is_ours = started is None or started.data.get("model") != "another program's"
-    request = run.request if is_ours else _CALLS.sub(r"(calls through \1)", run.request)
-    return f"{run.run_id}  {status}{shortened(visible(f'{run.seconds:.1f} s {request}'), room)}"
+    return f"{run.run_id}  {status}{shortened(visible(f'{run.seconds:.1f} s {run.request}'), room)}"
 
 
 @command("show", runs_command)

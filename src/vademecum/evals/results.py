@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from vademecum.evals.checks.trajectory import CheckResult, Trajectory
 from vademecum.evals.checks.watching import check_skills, check_status
 from vademecum.evals.suite import HEADER, RESULTS, Malformed
 from vademecum.evals.units import Configuration, Unit
-from vademecum.files import read_capped, writable, write_atomic
+from vademecum.files import read_capped, try_lock, writable, write_atomic
 
 MAX_RESULTS_BYTES = 1024 * 1024 * 1024
 MAX_HEADER_BYTES = 256 * 1024 * 1024
@@ -169,11 +168,8 @@ def open_results(place: Path) -> Iterator[tuple[dict[str, CaseResult], Callable[
         place.mkdir(parents=True, exist_ok=True)
         file = open(path, "ab")  # noqa: SIM115 - it is closed below
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            advice = "wait, or name another --out"
-            raise CaseRefused(f"Another evaluation writes to {place}: {advice}.") from error
+        if not try_lock(file.fileno()):
+            raise CaseRefused(f"Another evaluation writes to {place}: wait, or name another --out.")
         data = _lines(path)
         file.truncate(len(data))  # without an unfinished last line
 

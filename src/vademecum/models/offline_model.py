@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from vademecum.models.base import Message, OnText, Reply
-from vademecum.skill.text import UNSPACED
 
 MAX_QUOTED_CHARS = 6000
 
@@ -20,6 +19,7 @@ _HEAD = re.compile(r"^=== ([a-z ]+) ===$", re.MULTILINE)
 _FILES = re.compile(r"^files it names: (\[.*\])$", re.MULTILINE)
 _ABSENT = re.compile(r"^files it names that are not here: (\[.*\])$", re.MULTILINE)
 _SIMILAR = re.compile(r"^files with similar names: (\[.*\])$", re.MULTILINE)
+_IN_CHINESE = re.compile(r"^answer in: Chinese$", re.MULTILINE)
 _FITS = re.compile(r"^the first one fits: yes\b", re.MULTILINE)
 _RANKED = re.compile(r"^ranked first by search: (.*)$", re.MULTILINE)
 _LOADED = re.compile(r"^skill (\S+) \(source (\S+)\)(?:, entry (\S+))?$", re.MULTILINE)
@@ -71,7 +71,7 @@ def _turn(messages: Sequence[Message]) -> dict[str, Any]:
     start = max(n for n, text in enumerate(told) if text.startswith("=== request ==="))
     prompt = _sections(told[start])
     request, about = prompt.get("request", ""), prompt.get("about", "")
-    said = _CHINESE if re.search(UNSPACED, _FILES.sub("", request)) else _ENGLISH
+    said = _CHINESE if _IN_CHINESE.search(about) else _ENGLISH
     since = [prompt.get("loaded skills", ""), *told[start + 1 :]]
     own = [_own_words(text) for text in since]
     loaded, observed = _LOADED.findall("\n".join(own)), _OBSERVED.findall("\n".join(own[1:]))

@@ -234,7 +234,7 @@ class Record:
         if not (self._is_finished or self.is_closed):
             told = {key: summary[key] for key in ("status", "stop_reason", "answer", "stats")}
             self.add("run_finished", **told)
-            self._is_finished = True
+            self._is_finished, self._listener = True, None  # what is added later is not part of the run
             write_atomic(self.place / FINAL, masked(str(summary["answer"]), self.secrets).encode())
             write_atomic(self.place / SUMMARY, self._encoded({"run_id": self.run_id, **summary}))
         self.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ from pathlib import Path
 from msgspec import MsgspecError, Struct, msgpack
 
 from vademecum.errors import FileRefused
-from vademecum.files import keep_newest, read_own, write_atomic
+from vademecum.files import keep_newest, read_own, try_lock, write_atomic
 from vademecum.version import VERSION
 
 FORMAT = f"vademecum-search-4 {VERSION}"
@@ -87,18 +86,10 @@ class IndexFiles:
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         deadline = time.monotonic() + LOCK_SECONDS
         try:
-            while not _acquired(descriptor):
+            while not try_lock(descriptor):
                 if time.monotonic() > deadline:
                     raise TimeoutError("another process is updating the search index")
                 time.sleep(0.02)
             yield
         finally:
             os.close(descriptor)  # which releases the lock
-
-
-def _acquired(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

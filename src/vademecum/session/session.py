@@ -388,7 +388,7 @@ class Session:
             self.gate.begin_run()
         index = self.view.index
         if not request:
-            request, more = f"skills for {self.agent}, through {self._client}", {"skills": len(index)}
+            request, more = f"(calls through {self._client})", {"skills": len(index)}
         record = Record(new_run(self._runs), secrets=self.place.secrets, listener=self.listener)
         digest = index.hash
         record.snapshot(digest, self.view.snapshot)

@@ -20,13 +20,6 @@ SUSPECT = re.compile(f"[{_HIDDEN}\u200c\u200d]")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _ASCII_CONTROLS = bytes([*range(9), *range(11, 32), 127])
 
-# Han, Kana and Hangul, which are written without spaces.
-# It is not compiled here, because that takes 4 ms and most processes see only English.
-UNSPACED = (
-    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-    "\U00020000-\U0003134f]+"
-)
-
 
 def without_hidden(text: str) -> tuple[str, int]:
     r"""Return the text without hidden characters, and how many there were.

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import math
 import os
@@ -32,7 +31,7 @@ import msgspec
 
 from vademecum.context import Context
 from vademecum.errors import FileRefused, ToolRefused
-from vademecum.files import read_capped, read_own, write_atomic
+from vademecum.files import read_capped, read_own, try_lock, write_atomic
 from vademecum.sandbox.available import Unconfined
 from vademecum.sandbox.base import BASE_PYTHON, SYSTEM_PATH, Jail, Limits, Sandbox, own_python
 from vademecum.sandbox.process import Streams, run_command
@@ -165,9 +164,9 @@ class Environments:
                 raise failed(f"{self._directory} belongs to another user: set VADE_CACHE_DIR")
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             with open(os.open(self._directory / ".lock", flags, 0o600), "r+b") as lock:
-                if not _try_lock(lock.fileno()):
+                if not try_lock(lock.fileno()):
                     progress("waiting for another process that installs packages")
-                    while not stopped() and not _try_lock(lock.fileno()):
+                    while not stopped() and not try_lock(lock.fileno()):
                         time.sleep(_WAIT_SECONDS)
                 yield self._directory
         except OSError as error:
@@ -324,11 +323,3 @@ def _discard(place: Path) -> None:
         aside = place.with_name(f"{_UNFINISHED}{os.urandom(6).hex()}")
         os.rename(place, aside)
         shutil.rmtree(aside, ignore_errors=True)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
