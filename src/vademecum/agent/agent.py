@@ -216,15 +216,13 @@ class Conversation:
 
     def _similar_to(self, absent: str) -> str:
         """Return the file that the model may know and that a missing name probably means."""
-        directory, _, name = absent.rpartition("/")
-        act = self.session.asking()
-        try:
+        directory, slash, name = absent.rpartition("/")
+        act, near = self.session.asking(), None
+        with contextlib.suppress(VademecumError, OSError, ValueError):
             place = act.locate(directory or ".").path
-            names = [each for each in os.listdir(place)[:MAX_COMPARED] if act.may_list(place / each)]
-        except (VademecumError, OSError, ValueError):
-            return ""
-        near = nearest(name, names)
-        return f"{directory}/{near}" if directory and near else near or ""
+            names = os.listdir(place)[:MAX_COMPARED]
+            near = nearest(name, [each for each in names if act.may_list(place / each)])
+        return f"{directory}{slash}{near}" if near else ""
 
     def has_room_for(self, text: str) -> bool:
         """Return whether a skill's instructions still fit into the context."""

@@ -83,10 +83,7 @@ def agent_options(command: Command) -> Command:
 
 
 def agent_for(
-    words: dict[str, Any],
-    *,
-    network: Sequence[str] = (),
-    listener: Callable[[Event], None] | None = None,
+    words: dict[str, Any], *, network: Sequence[str] = (), listener: Callable[[Event], None] | None = None
 ) -> tuple[Agent, LoadedConfig]:
     """Return the agent for the options of a command line, and the configuration.
 

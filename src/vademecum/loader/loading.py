@@ -97,11 +97,7 @@ def load_document(skill: Skill, *, body_only: bool = False) -> Loaded:
 
 
 def load_resource(
-    skill: Skill,
-    relative_path: str,
-    *,
-    section_hint: str | None = None,
-    sees: Sees = everything,
+    skill: Skill, relative_path: str, *, section_hint: str | None = None, sees: Sees = everything
 ) -> Loaded:
     """Return a file below ``references/``, ``assets/`` or ``scripts/``; long text is cut, with a note.
 

@@ -26,7 +26,6 @@ _LOADED = re.compile(r"^skill (\S+) \(source (\S+)\)(?:, entry (\S+))?$", re.MUL
 _OUTSIDE = re.compile(r"^<untrusted .*?(?:^</untrusted>$|\Z)", re.MULTILINE | re.DOTALL)
 _OBSERVED = re.compile(r"^\[\d+\] (\w+)(?: (.*?))?: (\S+)$", re.MULTILINE)
 
-
 _ENGLISH = {
     "none": "No skill here fits this request: {request}\nI am the offline model: a few rules, not a language "
     "model, so I cannot do it myself. `vade search` looks for skills, and --model sets a language model.",

@@ -269,11 +269,7 @@ class Policy:
 
     @classmethod
     def load(
-        cls,
-        context: Context | None = None,
-        *,
-        config: LoadedConfig | None = None,
-        run: Sequence[Rule] = (),
+        cls, context: Context | None = None, *, config: LoadedConfig | None = None, run: Sequence[Rule] = ()
     ) -> Policy:
         """Return the policy for a context; ``config`` is its configuration, if already loaded."""
         context = context or Context.current()

@@ -158,10 +158,7 @@ def _remedies(decided: Sequence[Decision], also: Sequence[Decision]) -> str:
 
 
 def refusal(
-    requests: Sequence[Request],
-    decision: Decision,
-    answer: Answer | None = None,
-    remedies: str | None = None,
+    requests: Sequence[Request], decision: Decision, answer: Answer | None = None, remedies: str | None = None
 ) -> Denied:
     """Return the error for a refusal; its advice tells a person why, and what to do."""
     text = f"{decision.effect.name.lower()} {_wanted(requests)}"

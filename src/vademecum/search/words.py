@@ -21,7 +21,6 @@ MAX_GLOSSES = 2
 HAN = "[\u3400-\u4dbf\u4e00-\u9fff]+"
 KANA = "[\u3040-\u30ff]"
 # Han, Kana and Hangul, which are written without spaces.
-# It is not compiled here, because that takes 4 ms and most processes see only English.
 _UNSPACED = (
     "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003134f]+"

@@ -27,12 +27,7 @@ class View:
     """
 
     def __init__(
-        self,
-        index: SkillIndex,
-        policy: Decider,
-        *,
-        agent: str = "default",
-        origin: Origin = "model",
+        self, index: SkillIndex, policy: Decider, *, agent: str = "default", origin: Origin = "model"
     ) -> None:
         def offered(skills: Sequence[Skill]) -> list[Skill]:
             meant = [
