@@ -252,10 +252,7 @@ class RunProgress(StatusLine):
         self._has_written = False
 
     def _quote(self, data: bytes) -> None:
-        """Show the output of a script while it runs, on a terminal."""
-        if not self._live:
-            return
+        """Show the last line of a script's output while it runs, on a terminal; the record has all of it."""
         *lines, self._rest = (self._rest + data.decode("utf-8", "replace")).split("\n")
-        self.done()
-        for line in lines:
-            click.echo(f"  │ {escaped(line.expandtabs(8))}", err=True)
+        if self._live and lines:
+            self.show(f"  │ {escaped(lines[-1].expandtabs(8))[:MAX_LINE_CHARS]}")
