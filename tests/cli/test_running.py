@@ -18,6 +18,8 @@ from tests.agent.support import final, run_script, select
 from tests.cli.test_commands import answered
 from tests.models.server import Answering, Handler, _chunk, serving
 from tests.support import VADE, Place, write_skill
+from vademecum.masking import Secrets
+from vademecum.runs.record import Record, new_run
 from vademecum.runs.stored import read_run, run_ids
 
 
@@ -73,10 +75,7 @@ def test_what_is_saved_after_a_run_belongs_to_that_run(making: Place) -> None:
         again = making.vade("runs", "outputs", "--out", target, "--json")
         assert (again.code, again.json["outputs"][0]["saved"]) == (0, str(Path(target, "0000.txt")))
     assert runs_of(making) == [run["run_id"]]
-    calls = [
-        e.data for e in read_run(making.cwd / ".agent/runs", run["run_id"]).events if e.type == "tool_called"
-    ]
-    assert len({call["call"] for call in calls}) == len(calls) == 4
+    assert len([*(making.cwd / ".agent/runs/.saved").glob("*/events.jsonl")]) == 2
     # What was there before is kept, and the person is told where.
     (making.cwd / "0000.txt").write_text("mine")
     os.utime(making.cwd / "0000.txt", (1, 1))
@@ -84,6 +83,34 @@ def test_what_is_saved_after_a_run_belongs_to_that_run(making: Place) -> None:
     (kept,) = (making.cwd / ".agent/runs" / runs_of(making)[-1] / "trash").rglob("0000.txt")
     assert (done.code, kept.read_text()) == (0, "mine")
     assert f"saved 0000.txt (5 bytes); the previous file is now {kept.relative_to(making.cwd)}" in done.err
+
+
+def test_a_planted_record_leads_nowhere(making: Place) -> None:
+    making.vade("run", "make one", "--model", turns(making, "1", "new"), "--yes")
+    (run,) = (making.cwd / ".agent/runs").glob("2*")
+    (making.home / "else").mkdir()
+    (run / "trash").mkdir()
+    events = len((run / "events.jsonl").read_text().splitlines())
+    for number in range(1, events + 5):
+        (run / "trash" / f"{number:04}").symlink_to(making.home / "else")
+    (making.cwd / "0000.txt").write_text("mine")
+    os.utime(making.cwd / "0000.txt", (1, 1))
+    making.vade("runs", "outputs", "--out", ".")
+    assert [*(making.home / "else").iterdir()] == []
+    if (saved := making.cwd / ".agent/runs/.saved").exists():
+        saved.rename(making.cwd / "aside")
+    saved.symlink_to(making.home / "else")
+    done = making.vade("runs", "outputs", "--out", "kept")
+    assert (done.code, "is a link" in done.err) == (2, True)
+    assert [*(making.home / "else").iterdir()] == []
+
+
+def test_a_run_that_goes_on_is_not_pruned(making: Place) -> None:
+    record = Record(new_run(making.cwd / ".agent/runs"), secrets=Secrets({}))
+    record.add("run_started", request="x")
+    assert making.vade("runs", "prune", "--keep", "0", "--json").json == {"deleted": []}
+    record.close()
+    assert making.vade("runs", "prune", "--keep", "0", "--json").json == {"deleted": [record.run_id]}
 
 
 def test_what_is_not_saved_is_not_success(making: Place) -> None:

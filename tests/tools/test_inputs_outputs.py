@@ -14,12 +14,13 @@ import pytest
 
 from tests.support import VADE, Place, write_skill
 from tests.tools.support import Bench
+from vademecum.policy.approval import Answer, Question
 from vademecum.policy.base import Effect, Rule
 from vademecum.policy.engine import USER, Policy, Rules, default_rules
 from vademecum.sandbox.available import Real, probe
 from vademecum.sandbox.process import CATCH_UP_SECONDS
 from vademecum.skill.text import counted
-from vademecum.tools.calls import RunScript
+from vademecum.tools.calls import RunScript, SaveOutput
 
 SHOWS = """
     import os, sys
@@ -292,6 +293,24 @@ def test_saving_an_output(bench: Bench) -> None:  # P2
     (bench.project / "b/c.txt").write_text("mine")
     seen = bench.call("save_output", {"output": "output:1/out/a.txt", "path": "b/c.txt"})
     assert (seen.code, (bench.project / "b/c.txt").read_text()) == ("changed", "mine")
+
+
+def test_saving_tells_no_model_what_a_file_contains(bench: Bench) -> None:  # P2, F1
+    bench.script("open('guess.txt', 'w').write('PIN=4711')")
+    write(bench.project, **{".env": "PIN=4711", "a.txt": "PIN=4711"})
+    (bench.project / "link").symlink_to("a.txt")
+    assert bench.run().ok
+    asked: list[str] = []
+
+    class Refusing:
+        def ask(self, question: Question) -> Answer:
+            asked.append(question.wanted)
+            return Answer("reject", "no", absent=True)
+
+    for path in (".env", "a.txt"):
+        seen = bench.session.call(SaveOutput("output:1/guess.txt", path), approver=Refusing())
+        assert seen.code in {"denied", "changed"}, seen
+    assert bench.session.call(SaveOutput("output:1/guess.txt", "link"), origin="user").code == "not-a-file"
 
 
 def test_the_same_content_again_is_an_output(bench: Bench) -> None:  # P2

@@ -180,7 +180,7 @@ class Conversation:
             about = self._about(rest, found, catalogue)
             if before:
                 about += f"\n\n=== said before ===\n{untrusted(before, kind='conversation')}"
-            similar = list(filter(None, map(self._similar_to, absent)))
+            similar = list(filter(None, map(self._similar_to, absent[:RANKED])))
             asked = request_section(text, named_files, absent, similar)
             return self._loop.run(asked, about=about, named=named)
 
@@ -219,9 +219,10 @@ class Conversation:
         directory, slash, name = absent.rpartition("/")
         act, near = self.session.asking(), None
         with contextlib.suppress(VademecumError, OSError, ValueError):
-            place = act.locate(directory or ".").path
-            names = os.listdir(place)[:MAX_COMPARED]
-            near = nearest(name, [each for each in names if act.may_list(place / each)])
+            located = act.locate(directory or ".")
+            self.session.place.workspace.names(located)  # which refuses links that lead out
+            near = nearest(name, sorted(os.listdir(located.path))[:MAX_COMPARED])
+            near = near if near and act.may_list(located.path / near) else None
         return f"{directory}{slash}{near}" if near else ""
 
     def has_room_for(self, text: str) -> bool:

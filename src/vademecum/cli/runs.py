@@ -15,13 +15,15 @@ from vademecum.cli.output.printing import CommandResult, command, paint
 from vademecum.cli.output.skill_text import shortened, terminal_width
 from vademecum.context import Context
 from vademecum.errors import RecordDamaged
+from vademecum.files import try_lock
 from vademecum.policy.engine import Policy, allowing
-from vademecum.runs.record import Event, check_place, runs_directory
+from vademecum.runs.record import EVENTS, Event, check_place, runs_directory
 from vademecum.runs.stored import SIGNS, PastRun, outputs_of, read_run, run_ids, timeline
 from vademecum.skill.text import counted, escaped, visible
 from vademecum.tools.exchange import Outputs, recorded
 
 runs_command = group("runs", "List, show, replay or delete the recorded runs of this project.")
+SAVED = ".saved"  # the directory for records of what a person saved later, which are not runs
 _run_argument = click.argument("run_id", required=False, shell_complete=complete_runs)
 
 
@@ -118,7 +120,9 @@ def outputs_command(*, run_id: str | None, out: str | None) -> CommandResult:
     from vademecum.session.session import Session
 
     context = Context.current()
-    run = run_or_latest(run_id or _with_outputs(runs_directory(context)))
+    directory = runs_directory(context)
+    check_place(directory)
+    run = run_or_latest(run_id or _with_outputs(directory))
     named = [each for event in run.events for each in outputs_of(event, run.place)]
     outputs = list(recorded(named, run.events[0].time if run.events else 0.0))
     session = Session(
@@ -126,11 +130,11 @@ def outputs_command(*, run_id: str | None, out: str | None) -> CommandResult:
         outputs=Outputs(outputs),
         place=Place.at(context, reachable=reachable_for((), out)),
         origin="user",
+        runs=directory / SAVED,
         client=f"vade runs outputs {run.run_id}",
     )
-    if out and run.first("run_finished") is not None:
-        session.go_on_after(run)
     saved = save_outputs(session, outputs, out)
+    session.close()
     listed = [visible(f"{each.name} ({counted(each.bytes, 'byte')}): {each.file}") for each in outputs]
     lines = ([] if out else listed) if saved else [f"{run.run_id} has no output files"]
     code, told = 1 if any(each.problem for each in saved) else 0, told_of(saved) if out else ()
@@ -140,13 +144,18 @@ def outputs_command(*, run_id: str | None, out: str | None) -> CommandResult:
 @command("prune", runs_command)
 @click.option("--keep", type=click.IntRange(0), required=True, metavar="N", help="Number of runs to keep.")
 def prune_command(*, keep: int) -> CommandResult:
-    """Delete all records except those of the latest runs."""
+    """Delete all records except those of the latest runs and of runs that go on.
+
+    Their output files and the old content of changed files go too.
+    """
     directory = runs_directory(Context.current())
     check_place(directory)
-    known = run_ids(directory)
-    gone = known[: len(known) - keep] if keep else known
-    for run_id in gone:
-        shutil.rmtree(directory / run_id)
+    known, gone = run_ids(directory), []
+    for run_id in known[: max(0, len(known) - keep)]:
+        with open(directory / run_id / EVENTS, "rb") as events:
+            if try_lock(events.fileno()):
+                shutil.rmtree(directory / run_id)
+                gone.append(run_id)
     return CommandResult({"deleted": gone}, [f"Deleted {counted(len(gone), 'run')}"])
 
 

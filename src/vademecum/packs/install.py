@@ -169,7 +169,8 @@ class Inspection(Struct, frozen=True):
         packed = tuple(file for file in before.files if not is_junk(file.path)) if before else None
         if before and packed == skill.files and change.action == "same" and before.source != source.name:
             kept = f"its source stays {before.source}: uninstall it first to change that"
-            locked, change = before, structs.replace(change, remarks=(*change.remarks, kept))
+            locked = structs.replace(before, signer=before.signer or locked.signer)
+            change = structs.replace(change, remarks=(*change.remarks, kept))
         return IncomingSkill(change, locked, staging / skill.name)
 
     def _compared(self, change: SkillChange, skill: Staged, staging: Path) -> SkillChange:

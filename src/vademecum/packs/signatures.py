@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from msgspec import Struct
 
 from vademecum.errors import ConfigError, FileRefused, IntegrityFailed
-from vademecum.files import read_capped, read_own, writable, write_atomic
+from vademecum.files import read_capped, read_own, writable
 from vademecum.packs.content import OMS_SIGNATURE, SIGNATURE, SkillFile
 from vademecum.packs.lock import json_text
 
@@ -141,17 +141,22 @@ def new_key(directory: Path, name: str, *, ecdsa: bool = False) -> tuple[Path, P
     key = ec.generate_private_key(ec.SECP256R1()) if ecdsa else ed25519.Ed25519PrivateKey.generate()
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     private, public = directory / f"{name}.pem", directory / f"{name}.pub"
-    for path in (private, public):
-        if os.path.lexists(path):
-            raise ConfigError(f"{path} exists already: a key is never overwritten. Choose another name.")
+    made: list[Path] = []
+    files = (private, secret, 0o600), (public, public_text(key.public_key()), 0o644)
     with writable(directory):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(public, public_text(key.public_key()))
         try:
-            write_atomic(private, secret, mode=0o600)
-        except OSError:
-            public.unlink()
-            raise
+            for path, data, mode in files:
+                with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as out:
+                    made.append(path)
+                    out.write(data)
+        except OSError as error:
+            for path in made:
+                path.unlink()
+            if not isinstance(error, FileExistsError):
+                raise
+            text = f"{error.filename} exists already: a key is never overwritten. Choose another name."
+            raise ConfigError(text) from error
     return private, public, id_of(key.public_key())
 
 

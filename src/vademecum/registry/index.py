@@ -206,7 +206,8 @@ class SkillIndex:
                 return skill
         advice = ""
         if "/" in name and os.path.isdir(name):
-            if linked := self.by_place.get(os.path.realpath(name)):
+            linked = self.by_place.get(os.path.realpath(name))
+            if linked and source in {None, linked.source}:
                 return linked
             if all(leads_out(root.path, name) for root in self.roots):
                 parent = shlex.quote(os.path.dirname(os.path.abspath(name)))

@@ -17,7 +17,7 @@ import msgspec
 
 from vademecum.context import Context
 from vademecum.errors import ConfigError, RecordDamaged
-from vademecum.files import writable, write_atomic
+from vademecum.files import try_lock, writable, write_atomic
 from vademecum.masking import MASK, Secrets
 
 EVENTS, SUMMARY, INDEX, FINAL = "events.jsonl", "run.json", "index.json", "final.md"
@@ -26,7 +26,7 @@ SHARED = ".index"
 MAX_RECORDED_CHARS = 2000
 # How much of a text to cut is searched for secrets, and how many items of a list are kept.
 MAX_MASKED_CHARS = 50_000
-MAX_ITEMS = 100
+MAX_ITEMS = 1000
 
 _SECRET_HEADER = re.compile(
     r"(?:x-)?(?:api-?key|auth-?token|access-?token)|authorization|(?:set-)?cookie|proxy-authorization",
@@ -35,8 +35,9 @@ _SECRET_HEADER = re.compile(
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]{0,200}:)[^/\s@]+(?=@)")
 _KNOWN = re.compile(
     r"(?P<lead>\b(?:Bearer|Basic|Token|ApiKey)\s+"
-    r"|\b(?:api[_-]?key|password|passphrase|secret|token)[\"']?\s{0,5}[=:]\s{0,5}[\"']?)"
-    r"(?![a-z_][\w.]*\()"  # a call in a program, which a reader of the record must see
+    r"|\b(?:api[_-]?key|password|passphrase|secret|token)[\"']?\s{0,5}"
+    # A call in a program is not a value, and a reader of the record must see it.
+    r"(?:=\s{0,5}(?![a-z_]+(?:\.[a-z_]+)*\([^\n]*\))|:\s{0,5})[\"']?)"
     r"(?P<value>[^\s\"'@&,;]{8,})"
     r"|(?<![\w-])(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
     r"|AIza[\w-]{30,}|eyJ[\w-]{10,4000}\.[\w-]{10,4000}\.[\w-]+|hf_\w{20,})",
@@ -131,15 +132,13 @@ class Record:
         secrets: Secrets,
         listener: Listener | None = None,
         clock: Callable[[], float] = time.time,
-        after: int | None = None,
     ) -> None:
-        """Begin the record of a run, or take up that of a run which is over, ``after`` its last event."""
         self.place = place
         self.run_id = place.name
         self.secrets = secrets
         self._listener = listener
         self._clock = clock
-        self._number, self._is_finished = after or 0, after is not None
+        self._number, self._is_finished = 0, False
         self._lock = threading.Lock()  # calls of one run can be concurrent
         self._file: int | None = None
         self.open()
@@ -147,8 +146,10 @@ class Record:
     def open(self) -> None:
         """Open the file, again if it was closed."""
         if self._file is None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self.place / EVENTS, flags, 0o600)
+            with contextlib.suppress(OSError):  # some file systems have no locks
+                try_lock(self._file)  # while it is open, `vade runs prune` keeps the run
 
     @property
     def is_closed(self) -> bool:

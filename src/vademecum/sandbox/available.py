@@ -38,6 +38,7 @@ from vademecum.sandbox.base import (
     is_below,
     make_mount_points,
     nameless,
+    next_step,
     own_python,
 )
 from vademecum.sandbox.process import Ended, Streams, run_command
@@ -306,9 +307,10 @@ def _binds_of(jail: Jail) -> list[str] | None:
 def _links_of(jail: Jail) -> list[str]:
     """Return the paths to show as links: those of the system, and others that lead to what is shown too."""
     shown = (*SYSTEM_DIRECTORIES, *map(str, jail.readable))
-    links = dict.fromkeys(str(path) for path in jail.readable if path.is_symlink())
-    ends = ((path, os.path.normpath(os.path.join(path, "..", os.readlink(path)))) for path in links)
-    leading = (path for path, end in ends if is_below(end, shown))
+    covered = () if jail.shared is None else ("/tmp", "/dev/shm")  # noqa: S108 - bound later, on top
+    real = (path for path in jail.readable if path.is_symlink() and path.parent.resolve() == path.parent)
+    links = dict.fromkeys(path for path in real if not is_below(str(path), covered))
+    leading = (str(path) for path in links if is_below(str(next_step(path)), shown))
     return [*filter(os.path.islink, SYSTEM_DIRECTORIES), *leading]
 
 

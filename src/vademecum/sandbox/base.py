@@ -182,8 +182,14 @@ def _steps_to(program: str) -> list[Path]:
     """Return a program's path and, if it is a link, each path on the way to its file."""
     steps = [Path(program)]
     while steps[-1].is_symlink() and len(steps) <= MAX_LINKS:
-        steps.append(Path(os.path.normpath(steps[-1].parent / steps[-1].readlink())))
-    return steps
+        steps.append(next_step(steps[-1]))
+    return [step for step in steps if step.is_file()]
+
+
+def next_step(link: Path) -> Path:
+    """Return where a link leads: its directory by its real path, its name as it is."""
+    target = Path(os.path.realpath(link.parent), link.readlink())
+    return Path(os.path.realpath(target.parent), target.name)
 
 
 def is_below(path: str, directories: Iterable[str]) -> bool:

@@ -109,10 +109,11 @@ def _save(act: Act, call: calls.SaveOutput) -> Observation:
         raise ToolRefused(f"{call.output!r} contains a secret, so it is not copied.", code="secret")
     located = act.session.place.workspace.locate(call.path or output.name)
     act.decide(partial(act.writes, located))
-    act.refuse_denied()
+    act.refuse_denied((located.rule,))
+    writing.refuse_link(located)
     data, there = read_capped(output.file, cap=MAX_SAVED_BYTES), writing.content_digest(located)
     text = f"Saved {call.output} as {located.name} ({counted(len(data), 'byte')})."
-    if there == output.sha256:  # it was saved before
+    if act.origin == "user" and there == output.sha256:  # it was saved before
         facts = {"bytes": len(data), "sha256": there, "path": located.name}
         return Observation(act.tool, text, facts=facts)
     if act.session.outputs.overwrites_newer(output, located.path, there):

@@ -33,10 +33,10 @@ CLOSED: Mapping[str, Any] = {"status": "done", "stop_reason": "closed", "answer"
 class Run:
     """One run of a conversation: its record and the numbers of its calls."""
 
-    def __init__(self, record: Record, *, asked_for: bool, first_call: int = 1) -> None:
+    def __init__(self, record: Record, *, asked_for: bool) -> None:
         self.record = record
         self.asked_for = asked_for  # by `begin`; any other run begins with its first event
-        self.numbers = itertools.count(first_call)
+        self.numbers = itertools.count(1)
         self.started = time.time()
         self.calls = 0
         self.summary = CLOSED
@@ -69,7 +69,8 @@ class Recording:
         Without one, the act of a person belongs to the last run; anything else begins a new run.
         """
         with self._lock:
-            run = self.now or (self.last if by_person else None) or self._begun(self._start, asked_for=False)
+            last = self.last if by_person and self.last and self.last.record.place.is_dir() else None
+            run = self.now or last or self._begun(self._start, asked_for=False)
             run.record.open()
             run.calls += 1
         try:

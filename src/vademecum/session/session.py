@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from vademecum.config import SandboxName
 from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumError
-from vademecum.files import writable
 from vademecum.loader.loading import BodyLimits, Loaded, load_document
 from vademecum.policy.approval import Answer, Approver, Nobody
 from vademecum.policy.base import Decider, Origin
@@ -25,7 +24,7 @@ from vademecum.runs.record import Listener, Record, new_run, runs_directory
 from vademecum.session import skills
 from vademecum.session.act import Act
 from vademecum.session.base import Deferred, Guard, Host, Kind, Place, Result, TextKind, contents_of
-from vademecum.session.recording import CLOSED, Answered, Recording, Run, claimed, keep_pending
+from vademecum.session.recording import CLOSED, Answered, Recording, claimed, keep_pending
 from vademecum.session.view import View
 from vademecum.skill.skill import Skill
 from vademecum.tools import calls
@@ -33,7 +32,6 @@ from vademecum.tools.calls import Observation
 from vademecum.tools.exchange import Outputs
 
 if TYPE_CHECKING:
-    from vademecum.runs.stored import PastRun
     from vademecum.sandbox.base import Sandbox
     from vademecum.session.publishing import Publications, PublishedSkill
 
@@ -330,14 +328,6 @@ class Session:
     def begin(self, request: str, *, model: str, **more: Any) -> Record:
         """Begin a run: one request of the conversation. It forgets answers "for this run"."""
         return self.recording.begin(partial(self._start, request, model=model, **more)).record
-
-    def go_on_after(self, run: PastRun) -> None:
-        """Write what a person does now to the record of a run that is over."""
-        number = run.events[-1].number
-        with writable(Path(run.place)):
-            record = Record(Path(run.place), secrets=self.place.secrets, after=number)
-        record.close()
-        self.recording.last = Run(record, asked_for=True, first_call=number + 1)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Record how the run ended, and close its record after its last call."""

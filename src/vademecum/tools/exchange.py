@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from vademecum.errors import PathRefused, ToolRefused, VademecumError
+from vademecum.errors import FileRefused, PathRefused, ToolRefused, VademecumError
 from vademecum.files import copy_opened, sha256_of
 from vademecum.masking import Secrets
 from vademecum.nearest import meant, nearest
@@ -414,7 +414,7 @@ def recorded(listed: Iterable[RunOutput], since: float) -> Iterator[Output]:
     """Yield the outputs in a record that exist and are unchanged."""
     for each in listed:
         found, file = _REFERENCE.fullmatch(each.output), Path(each.file)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, FileRefused):
             if found is not None and sha256_of(file) == each.sha256:
                 yield Output(int(found[1]), found[2], file, each.bytes, each.sha256, since, each.secret)
 
