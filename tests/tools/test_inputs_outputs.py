@@ -300,11 +300,9 @@ def test_saving_tells_no_model_what_a_file_contains(bench: Bench) -> None:  # P2
     write(bench.project, **{".env": "PIN=4711", "a.txt": "PIN=4711"})
     (bench.project / "link").symlink_to("a.txt")
     assert bench.run().ok
-    asked: list[str] = []
 
     class Refusing:
         def ask(self, question: Question) -> Answer:
-            asked.append(question.wanted)
             return Answer("reject", "no", absent=True)
 
     for path in (".env", "a.txt"):

@@ -13,13 +13,7 @@ from msgspec import structs
 from vademecum.agent.agent import Agent
 from vademecum.agent.loop import Outcome
 from vademecum.context import Context
-from vademecum.errors import (
-    ConfigError,
-    ModelRefused,
-    ModelReplyWrong,
-    ModelUnavailable,
-    VademecumError,
-)
+from vademecum.errors import ConfigError, ModelRefused, ModelReplyWrong, ModelUnavailable, VademecumError
 from vademecum.evals.cases import Mock
 from vademecum.evals.checks.answers import check_output, judge_statements
 from vademecum.evals.checks.trajectory import CheckResult

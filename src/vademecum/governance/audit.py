@@ -17,14 +17,7 @@ from vademecum.files import read_capped
 from vademecum.governance.charter import MAX_CHARTER_BYTES, Charter, digest_of
 from vademecum.governance.check import facts_of
 from vademecum.governance.conditions import Facts
-from vademecum.governance.definitions import (
-    MISSING,
-    ActionOutcome,
-    Clause,
-    Reason,
-    ValidationResult,
-    shown,
-)
+from vademecum.governance.definitions import MISSING, ActionOutcome, Clause, Reason, ValidationResult, shown
 from vademecum.governance.state import MAX_DEPTH, Charge
 from vademecum.masking import Secrets
 from vademecum.paths import contained

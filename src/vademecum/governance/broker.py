@@ -26,15 +26,7 @@ from vademecum.governance.definitions import (
     shown,
 )
 from vademecum.governance.roles import RoleEnforcer
-from vademecum.governance.state import (
-    Change,
-    Charge,
-    Ledger,
-    State,
-    StateRefused,
-    StateSnapshot,
-    copied,
-)
+from vademecum.governance.state import Change, Charge, Ledger, State, StateRefused, StateSnapshot, copied
 
 MAX_ALTERNATIVES = 20
 

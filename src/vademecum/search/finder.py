@@ -16,14 +16,7 @@ from msgspec.structs import replace
 from vademecum.errors import FileRefused, VademecumError
 from vademecum.registry.cache import cache_key
 from vademecum.registry.index import SkillIndex
-from vademecum.search.fitting import (
-    Evidence,
-    Skilled,
-    confidence,
-    focused,
-    least_confidence,
-    weigh,
-)
+from vademecum.search.fitting import Evidence, Skilled, confidence, focused, least_confidence, weigh
 from vademecum.search.index_files import IndexedSkill, IndexFiles, IndexState
 from vademecum.search.query_terms import Kind, Term, asked_for, called
 from vademecum.search.text_index import WEIGHTS, Text, TextIndex
