@@ -113,6 +113,15 @@ def test_a_run_that_goes_on_is_not_pruned(making: Place) -> None:
     assert making.vade("runs", "prune", "--keep", "0", "--json").json == {"deleted": [record.run_id]}
 
 
+def test_a_person_is_told_of_a_rule_that_hides_something_from_the_model(files: Place) -> None:
+    (files.home / ".agent").mkdir(exist_ok=True)
+    rules = [{"permission": "script", "pattern": "*", "effect": "deny"}]
+    (files.home / ".agent/config.json").write_text(json.dumps({"permissions": rules}))
+    done = files.vade("run", "Compare a.txt with b.txt", "--yes")
+    assert (done.code, "deny" in done.out) == (1, False)
+    assert "vade: it was refused: deny script 'file-diff/scripts/compare.py', because rule 1 of" in done.err
+
+
 def test_what_is_not_saved_is_not_success(making: Place) -> None:
     (making.cwd / "0000.txt").mkdir()
     words = ("--model", turns(making, "1", "x"), "--yes", "--out", ".")

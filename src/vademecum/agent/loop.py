@@ -409,7 +409,7 @@ class Loop:
         self.said.answered(answer, reason)
         seconds = round(time.monotonic() - self._started, 3)
         stats: dict[str, Any] = {**asdict(self.spent), "seconds": seconds, "skills": sorted(self.skills)}
-        advice = self._last.advice if status == "refused" else ""
+        advice = "" if status == "done" else self._last.advice
         run_id, outputs = self.record.run_id, tuple(self._outputs)
         outcome = Outcome(run_id, status, answer, reason, stats, advice, outputs)
         try:

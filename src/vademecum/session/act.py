@@ -16,7 +16,7 @@ from vademecum.errors import Declined, SkillNotFound, ToolRefused, VademecumErro
 from vademecum.policy.approval import Answer, Approver, Question
 from vademecum.policy.base import Decision, Effect, Origin, Request, Rule, bounded, needs_approval, risk_of
 from vademecum.policy.engine import APPROVAL, FIXED, RUN
-from vademecum.policy.gate import Decided, Passage, refusal
+from vademecum.policy.gate import Decided, Passage, refusal, said
 from vademecum.runs.record import OBSERVATIONS
 from vademecum.session.base import Deferred, Kind
 from vademecum.session.recording import CHANGED, Answered, Run
@@ -258,7 +258,9 @@ class Act(ExitStack):
             hides = decision.effect is Effect.DENY and request.permission in _HIDING
             if hides and self.origin != "user":
                 self.refused, self.hidden = decision, True
-                raise self._not_there(request.permission, shown)
+                error = self._not_there(request.permission, shown)
+                error.advice = said([request], decision)  # people are told of the rule
+                raise error
 
     def _of_tool(self) -> list[Finer]:
         """Return the requests for the tool itself; a rule that denies writing denies all tools that write."""
