@@ -66,11 +66,11 @@ def rates(places: list[tuple[str, int | None]]) -> tuple[float, float]:
 def ranks(
     finder: Finder, names: Mapping[str, str], asked: Sequence[dict[str, Any]]
 ) -> list[tuple[str, int | None]]:
-    """Return the same of the whole search, in which a skill that is asked for by its name comes first."""
+    """Return the same of the whole search, as `vade search` and the agent use it."""
     places = []
     for query in asked:
         gold = {names[each] for each in query["gold"]}
-        found = [hit.name for hit in finder.search(query["query"], 10)]
+        found = [hit.name for hit in finder.find(query["query"], 10).hits]
         places.append((query["set"], next((n for n, each in enumerate(found) if each in gold), None)))
     return places
 

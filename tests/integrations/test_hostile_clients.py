@@ -412,7 +412,7 @@ def test_a_task_that_is_cancelled_ends_its_script(place: Place) -> None:
 
 def test_an_unknown_host_is_named(place: Place) -> None:
     done = place.vade("mcp", "--http", "--host", "no.such.host.invalid", VADE_MCP_TOKEN=TOKEN)
-    assert (done.code, "name another --host" in done.err) == (2, True)
+    assert (done.code, "use another --host" in done.err) == (2, True)
 
 
 def test_closing_standard_input_ends_it(place: Place) -> None:
