@@ -150,6 +150,10 @@ def test_a_misspelt_file_gets_a_suggestion(files: Place) -> None:
     done = files.vade("run", "Summarise citys.csv", "--yes")
     assert (done.code, "'citys.csv'" in done.out, "Did you mean 'cities.csv'?" in done.out) == (1, True, True)
     assert "是不是 'cities.csv'？" in files.vade("run", "汇总 citys.csv 的数据", "--yes").out
+    # Nothing outside the project is suggested through a link.
+    (files.cwd / "link").symlink_to(files.home)
+    (files.home / "diary.txt").write_text("x")
+    assert "diary" not in files.vade("run", "Summarise link/dairy.txt", "--yes").out
     # What a rule hides is not suggested, and an address is no file.
     rules = [{"permission": "read", "pattern": "cities.csv", "effect": "deny"}]
     (files.home / ".agent").mkdir(exist_ok=True)

@@ -166,6 +166,20 @@ def test_a_signature_that_does_not_match_is_refused_whatever_the_flags(place: Pl
     assert not (place.cwd / ".agent/skills/mine").exists()
 
 
+def test_a_signature_is_pinned_for_a_skill_that_is_there_already(place: Place) -> None:
+    make(place.cwd / "src", "mine")
+    place.vade("keygen", "--trust")
+    for name in ("unsigned.zip", "signed.zip"):
+        place.vade("pack", "src/mine", "-o", name)
+    place.vade("sign", "signed.zip")
+    assert place.vade("install", "unsigned.zip").code == 0
+    same = place.vade("install", "signed.zip")
+    assert (same.code, "its source stays" in same.out) == (0, True), (same.out, same.err)
+    make(place.cwd / "other", "mine", "two")
+    done = place.vade("install", "other")
+    assert (done.code, "was signed by" in done.err) == (5, True)
+
+
 def test_the_first_signer_is_remembered(place: Place) -> None:
     make(place.cwd / "src", "mine")
     for name in ("first", "second"):

@@ -66,10 +66,9 @@ class Act(ExitStack):
         self.tool = "" if call is None else calls.NAMES[type(call)]
         self.skill: Skill | None = None
         self.answers: dict[str, Answer] = {}
-        self.is_written = False
+        self.is_written = self.hidden = False
         self.passage: Passage | None = None
         self.refused: Decision | None = None
-        self.hidden = False
         self.closed: Decision | None = None
         self.asked: list[Decided] = []
         self.wanted: Callable[[], Sequence[Finer]] = list
@@ -235,8 +234,7 @@ class Act(ExitStack):
         self, words: Sequence[str], files: Sequence[str], copies: Sequence[str] = ()
     ) -> tuple[list[Input], list[str]]:
         """Return the inputs that a call names, and the words that lead out of the project."""
-        known = self.knows if self.origin != "user" else bool
-        workspace = self.session.place.workspace
+        known, workspace = self.knows if self.origin != "user" else bool, self.session.place.workspace
         return find_inputs(words, files, copies, workspace=workspace, locate=self.locate, known=known)
 
     def decide(self, wanted: Callable[[], Sequence[Finer]], *, fixed: Sequence[Finer] = ()) -> None:
