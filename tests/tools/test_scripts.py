@@ -14,7 +14,7 @@ from tests.support import index_of
 from tests.tools.support import Bench
 from vademecum.sandbox import seccomp
 from vademecum.sandbox.available import Landlock, Real, probe
-from vademecum.sandbox.base import BASE_PYTHON, Jail, own_python
+from vademecum.sandbox.base import BASE_PYTHON, Jail, home_of, own_python
 from vademecum.sandbox.process import Streams, run_command
 from vademecum.skill.assets import directory_digest, skill_digest
 from vademecum.tools.job import take_snapshot
@@ -141,3 +141,16 @@ def test_an_interpreter_behind_several_links_is_found(tmp_path: Path, sandbox: R
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(words, env=environment, check=False, capture_output=True, text=True)
     assert done.stdout.strip() == str(tmp_path / "venv"), done.stderr
+
+
+def test_a_link_in_a_linked_directory_leads_where_the_system_says(tmp_path: Path) -> None:
+    """Joined as text, ``bin/tool`` would lead to ``.ssh`` beside the project, which a script must not see."""
+    project = tmp_path / "project"
+    (project / "a/b/c/d").mkdir(parents=True)
+    (project / "bin").symlink_to("a/b/c/d")
+    for place in (project / "a/b/.ssh", tmp_path / ".ssh"):
+        place.mkdir()
+        (place / "id_rsa").write_text("x")
+    (project / "a/b/c/d/tool").symlink_to("../../.ssh/id_rsa")
+    shown = home_of(str(project / "bin/tool"))
+    assert shown == (project / "bin/tool", project / "a/b/.ssh/id_rsa")
